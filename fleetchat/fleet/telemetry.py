@@ -1,0 +1,116 @@
+"""What the fleet shows of itself: immutable snapshots and the figures of an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class StageState(StrEnum):
+    """Where a stage is in its life."""
+
+    CONNECTING = "connecting"
+    LOADING = "loading"
+    READY = "ready"
+    BUSY = "busy"
+    STALLED = "stalled"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Milliseconds, over the last minute. `count` = 0 means that nothing was measured."""
+
+    p50: float = 0.0
+    p95: float = 0.0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StageSnapshot:
+    index: int
+    address: str
+    first_layer: int
+    last_layer: int
+    state: StageState
+    detail: str  # progress or fault in words
+    engine: str
+    device: str
+    compute_ms: Percentiles
+    queue_ms: Percentiles
+    network_ms: Percentiles  # the link into this stage, one way
+    cells_granted: int
+    cells_live: int
+    cells_dead: int
+    memory_resident: int  # bytes, 0 = unknown
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSnapshot:
+    session: int
+    tokens: int  # committed
+    prefill_done: int
+    prefill_total: int  # 0 = not in prefill
+    generating: bool
+    tokens_per_s: float  # over the last 2 s of this reply
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSnapshot:
+    model: str
+    precision: str
+    kv: str
+    epoch: int
+    stages: tuple[StageSnapshot, ...]
+    return_network_ms: Percentiles
+    sessions: tuple[SessionSnapshot, ...]
+    tokens_per_s: float
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    CONTEXT = "context"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """Counters of one answer. Cell counters have an entry a stage."""
+
+    drafter: str = "none"
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    depth_histogram: tuple[int, ...] = ()
+    rollbacks: int = 0
+    cells_masked: tuple[int, ...] = ()
+    cells_live: tuple[int, ...] = ()
+    cells_dead: tuple[int, ...] = ()
+    compactions: int = 0
+
+    @property
+    def acceptance(self) -> float | None:
+        return self.accepted / self.drafted if self.drafted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One reply. `token_ids` excludes the stop id. `error` is (message, hint) when finish_reason is ERROR."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    seed: int
+    prompt_tokens: int
+    prompt_tokens_cached: int
+    ttft_ms: float
+    tokens_per_s: float
+    speculation: Speculation = field(default_factory=Speculation)
+    recoveries: tuple[dict[str, object], ...] = ()
+    error: tuple[str, str] | None = None
+
+    @property
+    def completion_tokens(self) -> int:
+        return len(self.token_ids)
