@@ -1,0 +1,56 @@
+"""The two precision profiles: what is handed to OpenVINO and what travels on the wire.
+
+`exact` gives the same text for the same seed on every path; `fast` is what measures fastest. Neither
+computes in bf16: with one thread and an uncompressed model OpenVINO's bf16 path ends the process by
+SIGFPE (openvino issue 33300), and decoding is slower in it than in f32.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from fleetchat.wire.frames import WireDtype
+
+F16_SAFE_ACTIVATION = 3e4  # the largest f16 is 65,504; half of it is left for prompts the build has not seen
+
+
+class Precision(StrEnum):
+    """The value is what the command line, the configuration and OPEN say."""
+
+    EXACT = "exact"
+    FAST = "fast"
+
+    @property
+    def kv_bits(self) -> int:
+        """Bits that one stored key or value scalar takes, scales not counted."""
+        return 32 if self is Precision.EXACT else 8
+
+
+def openvino_config(precision: Precision | str, threads: int, *, device: str = "CPU") -> dict[str, object]:
+    """The full property set for one `compile_model`.
+
+    Always the full set: what is left out is taken from the model's rt_info or from the plugin's
+    defaults, which differ between a cut model and the whole one. Devices other than the CPU refuse the
+    properties about threads.
+    """
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    exact = Precision(precision) is Precision.EXACT
+    config: dict[str, object] = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0 if exact else 32,
+        "KV_CACHE_PRECISION": "f32" if exact else "u8",
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    if device == "CPU":
+        config["ENABLE_CPU_PINNING"] = False
+        config["INFERENCE_NUM_THREADS"] = threads
+    return config
+
+
+def wire_dtype(precision: Precision | str, largest_activation: float) -> WireDtype:
+    """How hidden rows travel: f32 for `exact`, and for `fast` where f16 might overflow."""
+    if Precision(precision) is Precision.EXACT or not largest_activation <= F16_SAFE_ACTIVATION:
+        return WireDtype.F32
+    return WireDtype.F16
