@@ -1,0 +1,66 @@
+"""argparse with errors that are one line and name the nearest thing that exists."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from fleetchat.errors import InputError
+
+
+class Parser(argparse.ArgumentParser):
+    """Wrong usage raises InputError. Options are never abbreviated, so that a new one breaks no script."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        super().__init__(*arguments, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message, hint=f"`{self.prog} --help` lists what can be given")
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse a whole command line. Raises InputError."""
+        namespace, unknown = self.parse_known_args(arguments)
+        innermost = self._innermost(arguments)
+        if unknown:
+            innermost.error(innermost._unknown_text(unknown[0]))
+        command = getattr(namespace, "command", None)
+        if command is not None and arguments[0] != command:
+            # argparse would take such an option and then overwrite it with the command's default
+            innermost.error(f"options come after the command: {self.prog} {command} {arguments[0]} …")
+        return namespace
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = action.choices
+        if choices is None or value in choices:
+            return
+        known = [str(choice) for choice in choices]
+        text = f"{value!r} is not one of {', '.join(known)}{_nearest(str(value), known)}"
+        raise argparse.ArgumentError(action, text)
+
+    def _innermost(self, arguments: Sequence[str]) -> Parser:
+        """The parser of the command, and the command within it, that the words name."""
+        commands = self._commands()
+        for position, word in enumerate(arguments):
+            if word in commands:
+                return commands[word]._innermost(arguments[position + 1 :])
+        return self
+
+    def _commands(self) -> dict[str, Parser]:
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                return dict(action.choices)
+        return {}
+
+    def _unknown_text(self, word: str) -> str:
+        option = word.split("=", 1)[0]
+        if not option.startswith("-"):
+            return f"{word!r} is one word too many (quote a text that has spaces)"
+        return f"there is no option {option}{_nearest(option, self._option_string_actions)}"
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    matches = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; the nearest is {matches[0]}" if matches else ""

@@ -1,0 +1,68 @@
+"""Where things live: the user's folders, and what is shipped with the program.
+
+Each folder can be moved by an environment variable. Nothing here creates a folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fleetchat.errors import FleetchatError
+
+SHIPPED = ("fleet.toml", "shards", "themes")
+
+
+def config_folder() -> Path:
+    """The user's own files: `fleet.toml`, `fleet.key`. FLEETCHAT_CONFIG_DIR moves it."""
+    from platformdirs import user_config_path
+
+    return _moved("FLEETCHAT_CONFIG_DIR") or user_config_path("fleetchat", appauthor=False)
+
+
+def cache_folder() -> Path:
+    """What can be made again: downloads and built shards. FLEETCHAT_CACHE_DIR moves it."""
+    from platformdirs import user_cache_path
+
+    return _moved("FLEETCHAT_CACHE_DIR") or user_cache_path("fleetchat", appauthor=False)
+
+
+def state_folder() -> Path:
+    """What the program remembers by itself. FLEETCHAT_STATE_DIR moves it."""
+    from platformdirs import user_state_path
+
+    return _moved("FLEETCHAT_STATE_DIR") or user_state_path("fleetchat", appauthor=False)
+
+
+def log_folder() -> Path:
+    """Logs of peers and of internal errors, inside the state folder."""
+    return state_folder() / "logs"
+
+
+def store_folder() -> Path:
+    """The shard store, inside the cache folder."""
+    return cache_folder() / "shards"
+
+
+def shipped(name: str) -> Path:
+    """The shipped `fleet.toml`, `shards` or `themes`.
+
+    A wheel carries them inside the package, a checkout (also installed as editable) at its top level.
+    Raises FleetchatError when they are in neither place.
+    """
+    if name not in SHIPPED:
+        raise ValueError(f"not shipped: {name}")
+    package = Path(__file__).resolve().parent
+    for path in (package / "_shipped" / name, package.parent / name):
+        if path.exists():
+            return path
+    raise FleetchatError(
+        f"this installation of fleetchat is damaged: {name} is missing",
+        hint="install it again: python -m pip install --force-reinstall --no-deps .",
+    )
+
+
+def _moved(variable: str) -> Path | None:
+    """The absolute folder that an environment variable names, if it is set and not empty."""
+    value = os.environ.get(variable)
+    return Path(value).expanduser().absolute() if value else None
