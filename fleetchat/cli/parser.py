@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fleetchat.errors import InputError
+from fleetchat.spelling import nearest
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         if choices is None or value in choices:
             return
         known = [str(choice) for choice in choices]
-        text = f"{value!r} is not one of {', '.join(known)}{_nearest(str(value), known)}"
+        text = f"{value!r} is not one of {', '.join(known)}{nearest(str(value), known)}"
         raise argparse.ArgumentError(action, text)
 
     def _innermost(self, arguments: Sequence[str]) -> Parser:
@@ -58,9 +58,4 @@ class Parser(argparse.ArgumentParser):
         option = word.split("=", 1)[0]
         if not option.startswith("-"):
             return f"{word!r} is one word too many (quote a text that has spaces)"
-        return f"there is no option {option}{_nearest(option, self._option_string_actions)}"
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    matches = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; the nearest is {matches[0]}" if matches else ""
+        return f"there is no option {option}{nearest(option, self._option_string_actions)}"
