@@ -1,0 +1,35 @@
+"""How fleetchat starts itself again as a child process (a peer, a build)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def child_command(*arguments: str) -> list[str]:
+    """The command that runs `fleetchat ARGUMENTS` with this interpreter.
+
+    `-P` keeps the current folder out of the module path, so that a strange folder's files are never
+    run.
+    """
+    return [sys.executable, "-P", "-m", "fleetchat", *arguments]
+
+
+def child_environment() -> dict[str, str]:
+    """This process's environment, with fleetchat importable also when it runs from a checkout."""
+    environment = dict(os.environ)
+    package_parent = Path(__file__).resolve().parent.parent
+    if package_parent.name not in {"site-packages", "dist-packages"}:
+        inherited = environment.get("PYTHONPATH")
+        paths = [str(package_parent), *([inherited] if inherited else [])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment
+
+
+def own_process_group() -> dict[str, object]:
+    """Arguments of `subprocess.Popen` that keep the terminal's Ctrl+C away from a child."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}

@@ -1,0 +1,236 @@
+"""One reply on its way: rounds of [slice → RESULT → commit] until a stop rule ends it.
+
+A round feeds the ids that the chain does not hold yet and draws the next token. The chain then holds
+every committed token but the pending one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import trio
+
+from fleetchat.errors import FleetchatError, SliceFailed
+from fleetchat.fleet.chain import Waiter
+from fleetchat.fleet.reply import Reply, TextDecoder
+from fleetchat.fleet.session import GenerationRequest
+from fleetchat.fleet.telemetry import Answer, FinishReason, Speculation
+from fleetchat.wire.frames import Cancel, Draw, FaultCode, Result, ResultStatus, Slice
+
+if TYPE_CHECKING:
+    from fleetchat.fleet.coordinator import Fleet, FleetSession
+
+RESETTING_FAULTS = {FaultCode.DESYNC, FaultCode.GAP, FaultCode.OVERFLOW, FaultCode.EXCEPTION}
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Times of one reply, seconds of the trio clock."""
+
+    started: float
+    first: float | None = None
+    last: float = 0.0
+    committed: int = 0
+
+    def commit(self, now: float, tokens: int) -> None:
+        if self.first is None:
+            self.first = now
+        self.last = now
+        self.committed += tokens
+
+    @property
+    def ttft_ms(self) -> float:
+        return 1000 * (self.first - self.started) if self.first is not None else 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Decoding only: the first token's time is the TTFT."""
+        if self.first is None or self.committed < 2 or self.last <= self.first:
+            return 0.0
+        return (self.committed - 1) / (self.last - self.first)
+
+
+@dataclass(slots=True)
+class _Counters:
+    rounds: int = 0
+    rollbacks: int = 0
+    masked: int = 0
+    cells: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Generation:
+    """Runs once. `stop` may be called at any time from the trio thread."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        session: FleetSession,
+        request: GenerationRequest,
+        decoder: TextDecoder,
+        *,
+        on_text: Callable[[str], None],
+        on_prefill: Callable[[int, int], None],
+    ) -> None:
+        self._fleet = fleet
+        self._session = session
+        self._request = request
+        self._on_text = on_text
+        self._on_prefill = on_prefill
+        self._committed = list(request.token_ids)
+        self._reply = Reply(
+            decoder,
+            stop_ids=request.stop_ids,
+            stop_strings=request.stop_strings,
+            max_tokens=request.max_tokens,
+            room=fleet.options.context - len(request.token_ids),
+        )
+        self._stopped = False
+        self._waiter: Waiter | None = None
+        self._clock = _Clock(started=trio.current_time())
+        self._counters = _Counters()
+        self._cached = 0
+        self.prefill_total = 0
+        self.prefill_done = 0
+
+    @property
+    def committed(self) -> int:
+        return len(self._committed)
+
+    def stop(self) -> None:
+        """End the reply; the RESULT that is under way is not waited for."""
+        self._stopped = True
+        if self._waiter is not None:
+            self._waiter.woken.set()
+
+    async def run(self) -> Answer:
+        """Rounds until the reply ends. Raises only what concerns the caller (no room, a bug)."""
+        error: tuple[str, str] | None = None
+        try:
+            while self._reply.finish_reason is None:
+                await self._round()
+        except FleetchatError as failure:
+            if not self._reply.token_ids and self._fleet.chain.failure is None and not isinstance(failure, SliceFailed):
+                raise
+            error = (failure.message, failure.hint or "")
+            self._emit(self._reply.end(FinishReason.ERROR))
+        return self._answer(error)
+
+    async def _round(self) -> None:
+        result = await self._exchange()
+        if result is None:
+            self._emit(self._reply.end(FinishReason.CANCELLED))
+            return
+        outcome = result.results[0]
+        if outcome.status is ResultStatus.FAILED:
+            if outcome.fault_code in RESETTING_FAULTS:
+                await self._fleet.drop_state(self._session)
+            raise SliceFailed(outcome.fault_code, f"a stage could not serve this reply: {outcome.fault_text}")
+        self._note_cells(result)
+        self._counters.rounds += 1
+        self._commit([outcome.token])
+
+    def _commit(self, tokens: list[int]) -> None:
+        now = trio.current_time()
+        for token in tokens:
+            if self._reply.finish_reason is not None:
+                return
+            before = len(self._reply.token_ids)
+            text = self._reply.commit(token)
+            if len(self._reply.token_ids) > before:
+                self._committed.append(token)
+                self._clock.commit(now, 1)
+                self._session.rate.add(now)
+                self._fleet.rate.add(now)
+            elif self._clock.first is None:
+                self._clock.commit(now, 0)
+            self._emit(text)
+
+    async def _exchange(self) -> Result | None:
+        """Feed what the chain lacks and draw; None when the reply was stopped meanwhile."""
+        if self._stopped:
+            return None
+        session, fleet = self._session, self._fleet
+        state = await fleet.state_for(session, lambda held: len(self._committed) - held.reusable(self._committed))
+        first = state.reusable(self._committed)
+        rows = self._committed[first:]
+        self._note_prefill(first, len(rows))
+        rollback = state.feed(first, rows)
+        if rollback:
+            self._counters.rollbacks += 1
+            self._counters.masked += rollback
+        slice_ = Slice(
+            session=state.session,
+            first=first,
+            rollback=rollback,
+            token_ids=np.asarray(rows, dtype=np.int32),
+            draw=self._draw(),
+        )
+        result = await self._submit_unless_stopped((slice_,))
+        if result is None:
+            state.truncate(first)
+            if fleet.chain.failure is None:
+                await fleet.chain.send_in_band(Cancel(fleet.chain.epoch, state.session, keep=first))
+        else:
+            self._note_prefilled()
+        return result
+
+    async def _submit_unless_stopped(self, slices: tuple[Slice, ...]) -> Result | None:
+        """Wait for the RESULT or for `stop`; the RESULT of a stopped slice is discarded on arrival."""
+        chain = self._fleet.chain
+        self._waiter = await chain.send_batch(slices)
+        result = await chain.wait_result(self._waiter) if not self._stopped else None
+        return None if self._stopped else result
+
+    def _draw(self) -> Draw:
+        sampling = self._request.sampling
+        return Draw(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            penalty=sampling.repetition_penalty,
+            seed=self._request.seed,
+            reply_start=len(self._request.token_ids),
+        )
+
+    def _note_prefill(self, first: int, rows: int) -> None:
+        if self._counters.rounds == 0:
+            self._cached, self.prefill_done, self.prefill_total = first, first, first + rows
+            self._on_prefill(first, first + rows)
+
+    def _note_prefilled(self) -> None:
+        if self._counters.rounds == 0:
+            self._on_prefill(self.prefill_total, self.prefill_total)
+            self.prefill_done = self.prefill_total
+
+    def _note_cells(self, result: Result) -> None:
+        self._counters.cells = [timing.cells[0] for timing in result.timings if timing.cells]
+        for stage, (live, dead) in zip(self._fleet.chain.stages, self._counters.cells, strict=False):
+            stage.record.cells_live, stage.record.cells_dead = live, dead
+
+    def _emit(self, text: str) -> None:
+        if text:
+            self._on_text(text)
+
+    def _answer(self, error: tuple[str, str] | None) -> Answer:
+        counters = self._counters
+        return Answer(
+            text=self._reply.text,
+            token_ids=tuple(self._reply.token_ids),
+            finish_reason=self._reply.finish_reason or FinishReason.ERROR,
+            seed=self._request.seed,
+            prompt_tokens=len(self._request.token_ids),
+            prompt_tokens_cached=self._cached,
+            ttft_ms=self._clock.ttft_ms,
+            tokens_per_s=self._clock.tokens_per_s,
+            speculation=Speculation(
+                rounds=counters.rounds,
+                rollbacks=counters.rollbacks,
+                cells_masked=(counters.masked,) * len(self._fleet.chain.stages),
+                cells_live=tuple(live for live, _ in counters.cells),
+                cells_dead=tuple(dead for _, dead in counters.cells),
+            ),
+            error=error,
+        )

@@ -1,0 +1,302 @@
+"""Opening a chain: OPEN to all stages at once, the data links, READY from everybody.
+
+A stage answers ATTACH with NOT_YET until it has parsed its OPEN, so the order of arrival does not
+matter; the dialler asks again within the connect deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import trio
+
+from fleetchat.engine.ledger import reserved_cells
+from fleetchat.engine.precision import Precision, wire_dtype
+from fleetchat.errors import FleetError, PeerLost, PeerRefused, PeerUnreachable, ProtocolError
+from fleetchat.fleet.chain import Chain, Stage
+from fleetchat.fleet.options import FleetOptions, load_deadline
+from fleetchat.fleet.telemetry import StageState
+from fleetchat.ids import Address, StageIndex
+from fleetchat.transport.link import Link, dial
+from fleetchat.transport.tasks import open_tasks
+from fleetchat.wire.frames import (
+    Attach,
+    Attached,
+    AttachRole,
+    Error,
+    FaultCode,
+    Goodbye,
+    NotYet,
+    Open,
+    Progress,
+    Ready,
+    Result,
+    Stats,
+    StatsRequest,
+)
+
+PING_INTERVAL = 0.5  # seconds
+STATS_INTERVAL = 1.0  # seconds
+ATTACH_RETRY = 0.05  # seconds between two ATTACHes that were answered NOT_YET
+MAX_SLICES = 64  # in one batch
+SESSIONS_WANTED = 8  # reservations asked for when the user does not say how many cells
+CONFIGURATION_FAULTS = {
+    FaultCode.BUILD_KEY,
+    FaultCode.NO_SHARD,
+    FaultCode.SHARD_DAMAGED,
+    FaultCode.MISMATCH,
+    FaultCode.CELLS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What it takes to open one chain. `on_progress` gets one line of text."""
+
+    options: FleetOptions
+    key: bytes
+    on_progress: Callable[[str], None]
+
+    @property
+    def cells_wanted(self) -> int:
+        reservation = reserved_cells(self.options.context)
+        return self.options.kv_cells or SESSIONS_WANTED * reservation
+
+    def frame(self, chain: Chain, stage: Stage) -> Open:
+        """The OPEN of one stage."""
+        manifest = self.options.manifest
+        following = stage.index + 1
+        precision = Precision(self.options.precision)
+        return Open(
+            chain=chain.identity,
+            epoch=chain.epoch,
+            build_key=manifest.build_key,
+            stage=StageIndex(stage.index),
+            stages=len(chain.stages),
+            first_layer=stage.first_layer,
+            last_layer=stage.last_layer,
+            vocabulary=manifest.vocabulary,
+            hidden=manifest.hidden,
+            wire_dtype=wire_dtype(precision, manifest.self_check.largest_activation),
+            precision=self.options.precision,
+            engine=self.options.kv,
+            next_address=chain.stages[following].address if following < len(chain.stages) else None,
+            cells_wanted=self.cells_wanted,
+            max_rows=self.options.context,
+            max_slices=MAX_SLICES,
+        )
+
+
+def stages_of(options: FleetOptions, addresses: list[Address]) -> list[Stage]:
+    """The chain's stages in order, before anything is dialled."""
+    return [
+        Stage(
+            index=entry.index,
+            title=peer.title,
+            address=address,
+            first_layer=entry.first_layer,
+            last_layer=entry.last_layer,
+        )
+        for entry, peer, address in zip(options.manifest.stages, options.peers, addresses, strict=True)
+    ]
+
+
+@asynccontextmanager
+async def open_chain(opening: Opening, addresses: list[Address]) -> AsyncIterator[Chain]:
+    """Open a chain over the peers at `addresses`; it is closed with GOODBYE at the end.
+
+    Raises PeerUnreachable, AuthenticationFailed, PeerRefused (with both sides' values) or PeerLost.
+    """
+    chain = Chain(stages_of(opening.options, addresses))
+    controls: list[Link] = []
+    async with open_tasks() as nursery:
+        try:
+            await _connect_all(opening, chain, controls, nursery)
+            yield chain
+        finally:
+            with trio.CancelScope(shield=True):
+                await _take_leave(controls)
+            nursery.cancel_scope.cancel()
+
+
+async def _connect_all(opening: Opening, chain: Chain, controls: list[Link], nursery: trio.Nursery) -> None:
+    readiness = _Readiness(opening, chain)
+    for stage in chain.stages:
+        link = await _dial(opening, stage)
+        controls.append(link)
+        stage.state = StageState.LOADING
+        await link.send(opening.frame(chain, stage))
+        nursery.start_soon(_read_control, link, stage, chain, readiness)
+        nursery.start_soon(_poll_statistics, link, chain)
+        nursery.start_soon(link.keep_pinging, PING_INTERVAL)
+    largest = max(entry.bin.size for entry in opening.options.manifest.stages)
+    with trio.move_on_after(load_deadline(largest)) as deadline:
+        upstream, returning = await _attach_both(opening, chain)
+        await readiness.wait()
+    if deadline.cancelled_caught:
+        waiting = [stage.title for stage in chain.stages if stage.ready is None]
+        raise FleetError(f"{', '.join(waiting)} did not become ready in {load_deadline(largest):.0f} s")
+    chain.check()
+    windows = [stage.ready.window for stage in chain.stages if stage.ready]
+    chain.start(upstream, min(windows))
+    nursery.start_soon(_read_upstream, upstream, chain)
+    nursery.start_soon(_read_results, returning, chain)
+    for link in (upstream, returning):
+        nursery.start_soon(link.keep_pinging, PING_INTERVAL)
+    nursery.start_soon(_note_network, upstream, returning, chain)
+
+
+class _Readiness:
+    """Who has said READY."""
+
+    def __init__(self, opening: Opening, chain: Chain) -> None:
+        self._chain = chain
+        self._opening = opening
+        self._changed = trio.Event()
+
+    def note(self, text: str) -> None:
+        self._opening.on_progress(text)
+
+    def wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait(self) -> None:
+        """Until all stages are ready; raises the failure that ended the chain before that."""
+        while any(stage.ready is None for stage in self._chain.stages):
+            self._chain.check()
+            await self._changed.wait()
+
+
+async def _dial(opening: Opening, stage: Stage) -> Link:
+    try:
+        return await dial(stage.address, opening.key, connect_deadline=opening.options.connect_deadline)
+    except PeerUnreachable as failure:
+        raise PeerUnreachable(
+            f"stage {stage.index}: {failure.message}",
+            hint=failure.hint or f"is `fleetchat peer` running at {stage.address}?",
+        ) from failure
+
+
+async def _attach_both(opening: Opening, chain: Chain) -> tuple[Link, Link]:
+    first, last = chain.stages[0], chain.stages[-1]
+    upstream = await _attach(opening, chain, first, AttachRole.UPSTREAM)
+    returning = await _attach(opening, chain, last, AttachRole.RETURN)
+    return upstream, returning
+
+
+async def _attach(opening: Opening, chain: Chain, stage: Stage, role: AttachRole) -> Link:
+    with trio.move_on_after(opening.options.connect_deadline):
+        while True:
+            chain.check()
+            link = await _dial(opening, stage)
+            await link.send(Attach(chain.identity, chain.epoch, StageIndex(stage.index), role))
+            answer = await link.receive()
+            if isinstance(answer, Attached):
+                link.open_data(opening.frame(chain, stage), role)
+                return link
+            await link.aclose()
+            if not isinstance(answer, NotYet):
+                raise PeerRefused(f"stage {stage.index} at {stage.address} refused a data link: {answer}")
+            await trio.sleep(ATTACH_RETRY)
+    chain.check()
+    raise PeerUnreachable(
+        f"stage {stage.index} at {stage.address} did not accept the chain's data link within "
+        f"{opening.options.connect_deadline:.0f} s"
+    )
+
+
+async def _read_control(link: Link, stage: Stage, chain: Chain, readiness: _Readiness) -> None:
+    try:
+        while True:
+            frame = await link.receive()
+            match frame:
+                case Progress():
+                    stage.detail = f"{frame.what} {frame.done} of {frame.total}"
+                    readiness.note(f"stage {stage.index}: {stage.detail}")
+                case Ready():
+                    stage.ready, stage.state, stage.detail = frame, StageState.READY, ""
+                    readiness.wake()
+                case Stats():
+                    stage.stats = frame
+                case Error():
+                    _fail(chain, stage, refused(stage, frame))
+                case Goodbye():
+                    _fail(chain, stage, PeerLost(f"stage {stage.index} at {stage.address} left: {frame.reason}"))
+                case _:
+                    raise ProtocolError(f"stage {stage.index} sent {type(frame).__name__} on its control link")
+    except (PeerLost, ProtocolError) as failure:
+        _fail(chain, stage, _named(failure, stage))
+    finally:
+        readiness.wake()
+
+
+def refused(stage: Stage, error: Error) -> FleetError:
+    """An ERROR frame as the failure that the user reads."""
+    kind = PeerRefused if error.code in CONFIGURATION_FAULTS else PeerLost
+    return kind(f"stage {stage.index} at {stage.address}: {error.text}", hint=error.hint or None)
+
+
+def _named(failure: FleetError, stage: Stage) -> FleetError:
+    return type(failure)(f"stage {stage.index} at {stage.address}: {failure.message}", hint=failure.hint)
+
+
+def _fail(chain: Chain, stage: Stage, failure: FleetError) -> None:
+    stage.state, stage.detail = StageState.LOST, failure.message
+    chain.fail(failure)
+
+
+async def _read_upstream(link: Link, chain: Chain) -> None:
+    """Nothing but PONGs comes back on this link; reading it notices its end."""
+    try:
+        await link.receive()
+        raise ProtocolError("the first stage sent a frame on the link into it")
+    except (PeerLost, ProtocolError) as failure:
+        _fail(chain, chain.stages[0], _named(failure, chain.stages[0]))
+
+
+async def _read_results(link: Link, chain: Chain) -> None:
+    try:
+        while True:
+            frame = await link.receive()
+            if not isinstance(frame, Result):
+                raise ProtocolError(f"the last stage sent {type(frame).__name__} on the return link")
+            chain.deliver(frame)
+    except (PeerLost, ProtocolError) as failure:
+        _fail(chain, chain.stages[-1], _named(failure, chain.stages[-1]))
+
+
+async def _poll_statistics(link: Link, chain: Chain) -> None:
+    try:
+        while True:
+            await trio.sleep(STATS_INTERVAL)
+            await link.send(StatsRequest())
+    except (PeerLost, ProtocolError):
+        return  # the reader of the same link names the failure
+
+
+async def _note_network(upstream: Link, returning: Link, chain: Chain) -> None:
+    """Half a round trip of each leg, once a ping interval."""
+    while True:
+        await trio.sleep(PING_INTERVAL)
+        now = trio.current_time()
+        if upstream.round_trips:
+            chain.stages[0].record.network_ms.add(now, upstream.round_trips[-1] / 2000)
+        if returning.round_trips:
+            chain.return_network_ms.add(now, returning.round_trips[-1] / 2000)
+        for stage, following in zip(chain.stages, chain.stages[1:], strict=False):
+            if stage.stats and stage.stats.next_round_trip_us:
+                following.record.network_ms.add(now, stage.stats.next_round_trip_us / 2000)
+
+
+async def _take_leave(controls: list[Link]) -> None:
+    with trio.move_on_after(1.0):
+        for link in controls:
+            try:
+                await link.send(Goodbye("the coordinator is done"))
+            except (PeerLost, ProtocolError):
+                continue
+    for link in controls:
+        await link.aclose()

@@ -1,0 +1,65 @@
+"""What a fleet is opened with, and what it decides from that (pure)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetchat.cutter.manifest import Manifest
+from fleetchat.ids import Address
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSpec:
+    """A peer named in the configuration. `address` None starts an embedded stage ("local")."""
+
+    address: Address | None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.name or (str(self.address) if self.address else "local")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOptions:
+    """One entry of `peers` a stage. `key` None takes a one-time key (all stages embedded)."""
+
+    manifest: Manifest
+    store_root: Path
+    peers: tuple[PeerSpec, ...]
+    precision: str  # "exact" | "fast"
+    kv: str  # "masked"
+    context: int  # positions
+    threads: int | None = None  # a stage; None = available cores // stages
+    cores: tuple[int, ...] | None = None  # one core a stage, for measurements
+    key: bytes | None = None
+    kv_cells: int | None = None
+    connect_deadline: float = 20.0  # seconds
+
+
+def embedded_peers(stages: int) -> tuple[PeerSpec, ...]:
+    return (PeerSpec(address=None),) * stages
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def threads_per_stage(options: FleetOptions, cores: int) -> int:
+    """max(1, cores // embedded stages), or what the user set."""
+    if options.threads is not None:
+        return options.threads
+    if options.cores is not None:
+        return 1
+    embedded = sum(1 for peer in options.peers if peer.address is None)
+    return max(1, cores // max(1, embedded))
+
+
+def load_deadline(shard_bytes: int) -> float:
+    """Seconds that a stage may take to load: a minute, and 20 s for each GiB."""
+    return 60.0 + 20.0 * shard_bytes / 2**30

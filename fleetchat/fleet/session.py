@@ -1,0 +1,77 @@
+"""One conversation's token state on a chain (pure).
+
+Between traversals the chain holds every committed token but the pending one. A session knows which
+ids lie at which logical position on every stage, so stop, edit, regenerate and a rejected draft are
+one operation: the next slice starts at a smaller `first`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fleetchat.ids import SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How tokens are drawn: temperature 0 is arg max; top_p 1, top_k 0 and penalty 1 are off."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    repetition_penalty: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """Continue `token_ids`, the whole conversation so far."""
+
+    token_ids: tuple[int, ...]
+    sampling: SamplingSettings
+    seed: int
+    max_tokens: int
+    stop_ids: frozenset[int]
+    stop_strings: tuple[str, ...] = ()
+
+
+def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many ids the two start with in common."""
+    for position, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return position
+    return min(len(left), len(right))
+
+
+@dataclass(slots=True)
+class ChainState:
+    """What every stage holds of one session: `held[p]` is the id at logical position p.
+
+    `physical` counts the cells taken on the stage, dead ones included.
+    """
+
+    session: SessionId
+    held: list[int] = field(default_factory=list)
+    physical: int = 0
+
+    @property
+    def length(self) -> int:
+        return len(self.held)
+
+    def reusable(self, token_ids: Sequence[int]) -> int:
+        """`first` of a slice that continues `token_ids`: at least one row is always fed."""
+        return min(common_prefix(self.held, token_ids), len(token_ids) - 1)
+
+    def feed(self, first: int, token_ids: Sequence[int]) -> int:
+        """Note that a slice carries `token_ids` to positions `first`…; returns its `rollback`."""
+        rollback = self.length - first
+        if rollback < 0:
+            raise ValueError(f"a gap: first {first} lies beyond the length {self.length}")
+        del self.held[first:]
+        self.held.extend(token_ids)
+        self.physical += len(token_ids)
+        return rollback
+
+    def truncate(self, length: int) -> None:
+        """Note that every stage truncated the session to `length`."""
+        del self.held[length:]

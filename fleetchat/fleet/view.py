@@ -1,0 +1,67 @@
+"""The fleet's state as one immutable snapshot (pure: the caller gives the time)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fleetchat.fleet.chain import Chain, Stage
+from fleetchat.fleet.options import FleetOptions
+from fleetchat.fleet.recorder import Rate
+from fleetchat.fleet.telemetry import FleetSnapshot, SessionSnapshot, StageSnapshot, StageState
+
+if TYPE_CHECKING:
+    from fleetchat.fleet.coordinator import FleetSession
+
+
+def fleet_snapshot(
+    options: FleetOptions, chain: Chain, sessions: Iterable[FleetSession], rate: Rate, now: float
+) -> FleetSnapshot:
+    """What the panels show at `now` (seconds of the trio clock)."""
+    listed = list(sessions)
+    busy = any(session.generation is not None for session in listed)
+    return FleetSnapshot(
+        model=options.manifest.model,
+        precision=options.precision,
+        kv=options.kv,
+        epoch=chain.epoch,
+        stages=tuple(_stage_snapshot(stage, busy, now) for stage in chain.stages),
+        return_network_ms=chain.return_network_ms.percentiles(now),
+        sessions=tuple(_session_snapshot(session, now) for session in listed),
+        tokens_per_s=rate.per_second(now) if busy else 0.0,
+    )
+
+
+def _stage_snapshot(stage: Stage, busy: bool, now: float) -> StageSnapshot:
+    record, ready, stats = stage.record, stage.ready, stage.stats
+    state = StageState.BUSY if busy and stage.state is StageState.READY else stage.state
+    return StageSnapshot(
+        index=stage.index,
+        address=str(stage.address),
+        first_layer=stage.first_layer,
+        last_layer=stage.last_layer,
+        state=state,
+        detail=stage.detail,
+        engine=ready.engine if ready else "",
+        device=ready.device if ready else "",
+        compute_ms=record.compute_ms.percentiles(now),
+        queue_ms=record.queue_ms.percentiles(now),
+        network_ms=record.network_ms.percentiles(now),
+        cells_granted=ready.cells if ready else 0,
+        cells_live=sum(one.live for one in stats.sessions) if stats else record.cells_live,
+        cells_dead=sum(one.dead for one in stats.sessions) if stats else record.cells_dead,
+        memory_resident=stats.memory_resident if stats else 0,
+    )
+
+
+def _session_snapshot(session: FleetSession, now: float) -> SessionSnapshot:
+    generation = session.generation
+    prefilling = generation is not None and generation.prefill_done < generation.prefill_total
+    return SessionSnapshot(
+        session=session.number,
+        tokens=generation.committed if generation else (session.state.length if session.state else 0),
+        prefill_done=generation.prefill_done if generation and prefilling else 0,
+        prefill_total=generation.prefill_total if generation and prefilling else 0,
+        generating=generation is not None,
+        tokens_per_s=session.rate.per_second(now) if generation else 0.0,
+    )
