@@ -98,7 +98,7 @@ class StderrLog(logging.handlers.RotatingFileHandler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         self._take_stderr()
 
-    def doRollover(self) -> None:  # noqa: N802 (name of the standard library)
+    def doRollover(self) -> None:
         """Rotate. Windows does not rename a file that is open: stderr lets go of it first."""
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 2)

@@ -1,0 +1,81 @@
+"""The shared key of a fleet: 32 random bytes, kept as one line of hexadecimal digits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from fleetchat.errors import ConfigError
+
+KEY_BYTES = 32
+KEY_FILE_NAME = "fleet.key"  # in the user's configuration folder
+_LONGEST_FILE = 1024  # bytes; a key file has 65
+
+
+def read_key(path: Path) -> bytes:
+    """The key in `path`. Raises ConfigError when it is missing, open to others, or not a key."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read(_LONGEST_FILE)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no key file {path}",
+            hint="copy it from the machine that made it, or run `fleetchat fleet key` to make one",
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"the key file {path} cannot be read: {error.strerror or error}") from None
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise ConfigError(f"the key file {path} is open to other users", hint=f"run: chmod 600 {path}")
+    return _parse(content, path)
+
+
+def _parse(content: bytes, path: Path) -> bytes:
+    try:
+        key = bytes.fromhex(content.decode("ascii").strip())
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ConfigError(
+            f"the key file {path} does not hold a key: it must be {2 * KEY_BYTES} hexadecimal digits",
+            hint="copy the file again from the machine that made it",
+        )
+    return key
+
+
+def load_or_create_key(path: Path) -> bytes:
+    """The key in `path`, made first when there is none. Two processes that race get the same key."""
+    if not path.exists():
+        _create(path)
+    return read_key(path)
+
+
+def _create(path: Path) -> None:
+    """Write a complete file aside, then give it its name only if nobody else did."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii", newline="\n") as file:
+            file.write(secrets.token_hex(KEY_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        _name_if_free(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"the key file {path} cannot be written: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _name_if_free(temporary: Path, path: Path) -> None:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return
+    except (OSError, NotImplementedError, AttributeError):  # a file system without hard links
+        if not path.exists():
+            os.replace(temporary, path)
