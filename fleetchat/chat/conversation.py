@@ -1,0 +1,86 @@
+"""One conversation with one model: its messages, and the prompt that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetchat.chat.messages import Message, Role
+from fleetchat.chat.prompt import RenderedPrompt, render
+from fleetchat.chat.stream_decoder import StreamDecoder
+from fleetchat.chat.template import ChatTemplate
+from fleetchat.chat.tokenizer import ChatTokenizer
+from fleetchat.errors import PromptError
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormat:
+    """How a model reads a conversation and writes a reply."""
+
+    tokenizer: ChatTokenizer
+    template: ChatTemplate
+
+    @classmethod
+    def load(
+        cls, tokenizer: Path, template: Path, *, bos_id: int | None, stop_ids: Sequence[int]
+    ) -> ChatFormat:
+        """Read the two files of a build. Raises ShardDamaged or SourceError."""
+        loaded = ChatTokenizer.load(tokenizer)
+        named = {"bos_token": bos_id, "eos_token": stop_ids[0] if stop_ids else None}
+        tokens = {name: loaded.token(number) or "" for name, number in named.items() if number is not None}
+        return cls(loaded, ChatTemplate.load(template, tokens=tokens))
+
+    def decoder(self) -> StreamDecoder:
+        """A decoder for one reply."""
+        return self.tokenizer.decoder()
+
+
+class Conversation:
+    """Messages that grow turn by turn."""
+
+    def __init__(self, chat_format: ChatFormat, *, context: int, system: str | None = None) -> None:
+        """`context` is the number of positions that the fleet holds for this conversation."""
+        self._format = chat_format
+        self._context = context
+        self._messages = [Message(Role.SYSTEM, system)] if system else []
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(self._messages)
+
+    def add_user(self, text: str) -> None:
+        """Append what the user typed. Raises PromptError when there is nothing in it."""
+        if not text.strip():
+            raise PromptError("the prompt is empty")
+        self._messages.append(Message(Role.USER, text))
+
+    def add_assistant(self, text: str, token_ids: tuple[int, ...]) -> None:
+        """Append a reply: its text for people, its ids for the next prompt."""
+        self._messages.append(Message(Role.ASSISTANT, text, token_ids))
+
+    def drop_last(self) -> None:
+        """Take back the last message."""
+        self._messages.pop()
+
+    def rendered(self) -> RenderedPrompt:
+        """The prompt for the next reply. Raises PromptError when no reply fits behind it."""
+        prompt = render(
+            self._format.tokenizer, self._format.template, self._messages, add_generation_prompt=True
+        )
+        check_room(prompt.ids, self._context)
+        return prompt
+
+    def render(self) -> tuple[int, ...]:
+        """The ids of `rendered`."""
+        return self.rendered().ids
+
+
+def check_room(prompt_ids: Sequence[int], context: int) -> None:
+    """Raise PromptError when a prompt leaves no room for a single token of the reply."""
+    if len(prompt_ids) > context - 1:
+        raise PromptError(
+            f"the prompt has {len(prompt_ids):,} tokens, but a prompt may have at most {context - 1:,}: "
+            f"the context holds {context:,} tokens, the reply included",
+            hint="shorten the prompt, or raise the context: --context N, or context under [model]",
+        )
