@@ -37,8 +37,10 @@ class Parser(argparse.ArgumentParser):
         if choices is None or value in choices:
             return
         known = [str(choice) for choice in choices]
-        text = f"{value!r} is not one of {', '.join(known)}{nearest(str(value), known)}"
-        raise argparse.ArgumentError(action, text)
+        suggestion = nearest(str(value), known)
+        if isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(None, f"there is no command {value!r}{suggestion}")
+        raise argparse.ArgumentError(action, f"{value!r} is not one of {', '.join(known)}{suggestion}")
 
     def _innermost(self, arguments: Sequence[str]) -> Parser:
         """The parser of the command, and the command within it, that the words name."""

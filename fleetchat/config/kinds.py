@@ -143,8 +143,8 @@ def _within(number: object, low: float, high: float | None) -> bool:
 
 def _range(low: float, high: float | None, *, above: bool = False) -> str:
     if high is None:
-        return f"above {low:g}" if above else f"from {low:g} upwards"
-    return f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
+        return f"above {low}" if above else f"from {low} upwards"
+    return f"above {low} and at most {high}" if above else f"from {low} to {high}"
 
 
 def _shown(value: object) -> str:

@@ -56,17 +56,15 @@ def _peer(number: int, table: dict[str, object], base: Path) -> PeerSettings:
     values = {}
     for key, value in table.items():
         if key not in _KINDS:
-            raise ValueError(
-                f"has a peer (the {_ordinal(number)}) with an unknown key {key!r}{nearest(key, _KINDS)}"
-            )
+            raise ValueError(f"(the {_ordinal(number)}) has an unknown key {key!r}{nearest(key, _KINDS)}")
         try:
             values[key] = _KINDS[key].check(value, base)
         except ValueError as error:
-            raise ValueError(f"has a peer (the {_ordinal(number)}) whose {key} {error}") from error
+            raise ValueError(f"(the {_ordinal(number)}): its {key} {error}") from error
     try:
         return _built(values)
     except (ValueError, ConfigError) as error:
-        raise ValueError(f"has a peer (the {_ordinal(number)}) that cannot be used: {error}") from error
+        raise ValueError(f"(the {_ordinal(number)}) cannot be used: {error}") from error
 
 
 def _built(values: dict[str, object]) -> PeerSettings:
@@ -89,7 +87,7 @@ def _built(values: dict[str, object]) -> PeerSettings:
 def _layers(text: str) -> tuple[int, int]:
     match = LAYERS.fullmatch(text)
     if match is None or int(match[1]) > int(match[2]):
-        raise ValueError(f'layers are written as "0-17", first to last, not {text!r}')
+        raise ValueError(f"layers are written as 0-17, not {text!r}")
     return int(match[1]), int(match[2])
 
 
