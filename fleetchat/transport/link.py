@@ -1,0 +1,379 @@
+"""One authenticated link over a trio stream: moves bytes, keeps deadlines, measures round trips.
+
+Two truths about cancelling. Bytes read reach the parser with no await in between, so a cancelled `receive`
+loses nothing. A frame that was begun must be finished: a `send` that is cancelled half-way closes the link.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import time
+from collections import deque
+from contextlib import suppress
+from typing import NoReturn
+
+import trio
+
+from fleetchat.errors import (
+    FleetchatError,
+    PeerLost,
+    PeerRefused,
+    PeerUnreachable,
+    ProtocolError,
+)
+from fleetchat.ids import Address
+from fleetchat.wire.frames import Frame, Limits, Ping, Pong
+from fleetchat.wire.protocol import NEED_DATA, Buffers, Closed, Connection, HandshakeDone
+from fleetchat.wire.states import Purpose
+
+CONNECT_DEADLINE = 10.0  # seconds, also below
+HANDSHAKE_DEADLINE = 5.0
+MID_FRAME_DEADLINE = 10.0  # without a byte; a whole frame gets more by its size
+SLOWEST_RATE = 128 * 1024  # bytes a second: a frame that comes slower than this is a stalled one
+PONG_DEADLINE = 1.0  # the buffers of a peer that reads nothing at all are full
+
+_JOINED = 64 * 1024  # up to this size header and body leave in one segment and one system call
+_LEAST_READ = 64 * 1024
+_MOST_READ = 1024 * 1024
+_ROUND_TRIPS_KEPT = 64
+_PINGS_KEPT = 64  # pings without answer, and pings to be answered
+
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+
+class Link:
+    """Made by `dial` and `accept`. One task receives; any number of tasks send.
+
+    PINGs are answered and PONGs are taken inside `receive`, so a link is pinged and measured only while a
+    task receives. `round_trips` holds the last round trips in µs; `last_heard` is a trio clock time.
+    """
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        connection: Connection,
+        peer_address: Address | None,
+        mid_frame_deadline: float,
+    ) -> None:
+        self.peer_address = peer_address
+        self.purpose = Purpose.CONTROL
+        self.their_version = ""  # of fleetchat
+        self.round_trips: deque[int] = deque(maxlen=_ROUND_TRIPS_KEPT)
+        self.last_heard = trio.current_time()
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self._lost: str | None = None  # why the link ended, as its tasks are told
+        self._stream = stream
+        self._connection = connection
+        self._mid_frame_deadline = mid_frame_deadline
+        self._frame_started: float | None = None
+        self._sending = trio.Lock()
+        self._pings: dict[int, int] = {}  # token -> ns when it was sent
+        self._next_ping = 0
+        self._pongs_due: deque[int] = deque(maxlen=_PINGS_KEPT)
+
+    def __str__(self) -> str:
+        return "the peer" if self.peer_address is None else str(self.peer_address)
+
+    @property
+    def ended(self) -> bool:
+        """True once the link was lost or closed."""
+        return self._lost is not None
+
+    @property
+    def last_frame_bytes(self) -> int:
+        """Size of the frame that `receive` returned last, with its header."""
+        return self._connection.last_frame_bytes
+
+    @property
+    def median_round_trip_us(self) -> int:
+        """Median of `round_trips`; 0 while nothing was measured."""
+        return round(statistics.median(self.round_trips)) if self.round_trips else 0
+
+    def set_limits(self, limits: Limits) -> None:
+        """Agree on the size of data frames: after OPEN or ATTACH, before the first of them."""
+        self._connection.set_limits(limits)
+
+    async def send(self, frame: Frame) -> None:
+        """Write one frame. Arrays in it must not change before this returns.
+
+        Raises LocalProtocolError (nothing was sent, the link is usable), PeerLost.
+        """
+        async with self._sending:
+            await self._write(self._connection.send(frame))
+            await self._write_pongs()
+
+    async def receive(self) -> Frame:
+        """The next frame but PING and PONG. Idle time is unlimited; a frame that has begun must go on.
+
+        Raises PeerLost (end of file, reset, closed here, stalled inside a frame), RemoteProtocolError; the
+        link is closed then.
+        """
+        while True:
+            try:
+                event = self._connection.next_event()
+            except (ProtocolError, PeerRefused) as error:
+                await self._end("broke the protocol")
+                raise self._located(error) from None
+            if event is NEED_DATA:
+                await self._read()
+                continue
+            self._frame_started = None
+            if isinstance(event, Closed):
+                await self._lose("closed the link")
+            elif isinstance(event, Ping):
+                self._pongs_due.append(event.token)
+                await self._answer_pings()
+            elif isinstance(event, Pong):
+                self._take_pong(event)
+            else:
+                assert not isinstance(event, HandshakeDone)
+                return event
+
+    async def ping(self) -> None:
+        """Send one PING; its round trip appears in `round_trips` when `receive` sees the answer."""
+        async with self._sending:
+            token = self._next_ping
+            self._next_ping += 1
+            if len(self._pings) >= _PINGS_KEPT:
+                del self._pings[next(iter(self._pings))]
+            self._pings[token] = time.perf_counter_ns()
+            await self._write(self._connection.send(Ping(token)))
+            await self._write_pongs()
+
+    async def keep_pinging(self, interval: float) -> NoReturn:
+        """Ping every `interval` seconds until cancelled, or until PeerLost."""
+        while True:
+            await self.ping()
+            await trio.sleep(interval)
+
+    async def aclose(self) -> None:
+        """Close now, without GOODBYE. Tasks in `send` and `receive` get PeerLost. Never blocks."""
+        self._lost = self._lost or "can no longer be reached: the link was closed on this side"
+        await trio.aclose_forcefully(self._stream)
+
+    async def shake_hands(self, deadline: float) -> None:
+        """The work of `dial` and `accept`; see there what it raises."""
+        with trio.move_on_after(deadline) as scope:
+            await self._write(self._connection.start())
+            while not await self._step_handshake():
+                await self._read_chunk()
+        if scope.cancelled_caught:
+            await self._lose(f"did not finish the handshake within {deadline:g} s")
+
+    async def _step_handshake(self) -> bool:
+        """True when it is done."""
+        try:
+            event = self._connection.next_event()
+        except (ProtocolError, PeerRefused) as error:
+            with suppress(PeerLost):  # they may be gone already; the error is what matters
+                await self._write(self._connection.bytes_to_send())
+            await self._end("was refused")
+            raise self._located(error) from None
+        await self._write(self._connection.bytes_to_send())
+        if isinstance(event, HandshakeDone):
+            self.purpose = event.purpose
+            self.their_version = event.their_version
+            return True
+        if event is not NEED_DATA:
+            await self._lose("closed the link during the handshake")
+        return False
+
+    async def _read(self) -> None:
+        """Wait for bytes: without limit between two frames, within a deadline inside one."""
+        if not self._connection.mid_frame:
+            await self._read_chunk()
+            return
+        now = trio.current_time()
+        if self._frame_started is None:
+            self._frame_started = now
+        patience = self._mid_frame_deadline
+        whole = self._frame_started + patience + self._connection.frame_bytes / SLOWEST_RATE
+        with trio.move_on_at(min(now + patience, whole)) as scope:
+            await self._read_chunk()
+        if scope.cancelled_caught:
+            await self._lose("stalled inside a frame")
+
+    async def _read_chunk(self) -> None:
+        wanted = min(max(self._connection.bytes_missing, _LEAST_READ), _MOST_READ)
+        try:
+            chunk = await self._stream.receive_some(wanted)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._lose("broke the link")
+        self._connection.receive_data(chunk)
+        self.bytes_received += len(chunk)
+        self.last_heard = trio.current_time()
+
+    async def _write(self, buffers: Buffers) -> None:
+        """Write all buffers, or end the link.
+
+        A link that broke is not closed here: what the other side said last may still be read.
+        """
+        if not buffers:
+            return
+        if self._lost is not None:
+            raise PeerLost(f"{self} {self._lost}")
+        size = sum(len(buffer) for buffer in buffers)
+        whole: Buffers = [b"".join(buffers)] if size <= _JOINED else buffers
+        try:
+            for buffer in whole:
+                await self._stream.send_all(buffer)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._lost = self._lost or "broke the link"
+            raise PeerLost(f"{self} {self._lost}") from None
+        except BaseException:
+            await self._end("can no longer be reached: sending to it was cancelled half-way")
+            raise
+        self.bytes_sent += size
+
+    async def _answer_pings(self) -> None:
+        """Called by the reader. When somebody is sending, that task answers as soon as its frame is out."""
+        try:
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            return
+        try:
+            with trio.move_on_after(PONG_DEADLINE, shield=True) as scope, suppress(PeerLost):
+                await self._write_pongs()
+        finally:
+            self._sending.release()
+        if scope.cancelled_caught:
+            await self._lose("does not read")
+
+    async def _write_pongs(self) -> None:
+        while self._pongs_due and self._connection.may_send:
+            await self._write(self._connection.send(Pong(self._pongs_due.popleft())))
+
+    def _take_pong(self, pong: Pong) -> None:
+        sent = self._pings.pop(pong.token, None)
+        if sent is not None:
+            self.round_trips.append((time.perf_counter_ns() - sent) // 1000)
+
+    async def _lose(self, what: str) -> NoReturn:
+        await self._end(what)
+        raise PeerLost(f"{self} {self._lost}") from None
+
+    async def _end(self, what: str) -> None:
+        """Close, also when cancelled; the first reason is kept."""
+        self._lost = self._lost or what
+        with trio.CancelScope(shield=True):
+            await self.aclose()
+
+    def _located(self, error: FleetchatError) -> FleetchatError:
+        return type(error)(f"{self}: {error.message}", hint=error.hint)
+
+
+async def dial(
+    address: Address,
+    key: bytes,
+    *,
+    purpose: Purpose,
+    connect_deadline: float = CONNECT_DEADLINE,
+    handshake_deadline: float = HANDSHAKE_DEADLINE,
+    mid_frame_deadline: float = MID_FRAME_DEADLINE,
+) -> Link:
+    """Connect to a peer and shake hands.
+
+    Raises PeerUnreachable (nobody answers), AuthenticationFailed, PeerRefused (protocol version), PeerLost
+    (went away or stayed silent during the handshake), RemoteProtocolError (not a fleetchat peer).
+    """
+    stream = await _connect(address, connect_deadline)
+    _set_options(stream)
+    connection = Connection.dialler(key, purpose=purpose)
+    return await _shake_hands(stream, connection, address, handshake_deadline, mid_frame_deadline)
+
+
+async def accept(
+    stream: trio.abc.Stream,
+    key: bytes,
+    *,
+    peer_address: Address | None = None,
+    handshake_deadline: float = HANDSHAKE_DEADLINE,
+    mid_frame_deadline: float = MID_FRAME_DEADLINE,
+) -> Link:
+    """Take a connection that a listener accepted; the stream is closed when the handshake fails.
+
+    Raises as `dial`, but for PeerUnreachable.
+    """
+    if isinstance(stream, trio.SocketStream):
+        _set_options(stream)
+        peer_address = peer_address or _peer_address(stream)
+    connection = Connection.listener(key)
+    return await _shake_hands(stream, connection, peer_address, handshake_deadline, mid_frame_deadline)
+
+
+async def dial_over(
+    stream: trio.abc.Stream,
+    key: bytes,
+    *,
+    purpose: Purpose,
+    peer_address: Address | None = None,
+    handshake_deadline: float = HANDSHAKE_DEADLINE,
+    mid_frame_deadline: float = MID_FRAME_DEADLINE,
+) -> Link:
+    """The dialler's side over a stream that is connected already (a relay, a memory stream)."""
+    connection = Connection.dialler(key, purpose=purpose)
+    return await _shake_hands(stream, connection, peer_address, handshake_deadline, mid_frame_deadline)
+
+
+async def _shake_hands(
+    stream: trio.abc.Stream,
+    connection: Connection,
+    peer_address: Address | None,
+    handshake_deadline: float,
+    mid_frame_deadline: float,
+) -> Link:
+    link = Link(stream, connection, peer_address, mid_frame_deadline)
+    try:
+        await link.shake_hands(handshake_deadline)
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return link
+
+
+async def _connect(address: Address, deadline: float) -> trio.SocketStream:
+    with trio.move_on_after(deadline):
+        try:
+            return await trio.open_tcp_stream(address.host, address.port)
+        except OSError as error:
+            raise PeerUnreachable(
+                f"no peer answers at {address}: {_operating_system_reason(error)}",
+                hint="is `fleetchat peer` running there, and does a firewall let the port through?",
+            ) from None
+    raise PeerUnreachable(
+        f"no peer answers at {address} within {deadline:g} s",
+        hint="check the address, the network and the firewall of that machine",
+    )
+
+
+def _set_options(stream: trio.SocketStream) -> None:
+    """No delay for small frames; keep-alive finds dead hosts on idle links, where the platform has it."""
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
+    for name, value in _KEEP_ALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            with suppress(OSError):  # known to Python, unknown to this system
+                stream.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _peer_address(stream: trio.SocketStream) -> Address | None:
+    try:
+        host, port = stream.socket.getpeername()[:2]
+    except OSError:  # gone already; the handshake will say so
+        return None
+    return Address(host, port)
+
+
+def _operating_system_reason(error: OSError) -> str:
+    """One reason; trio wraps the failures of several addresses of one name."""
+    cause = error.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    inner = cause if isinstance(cause, OSError) else error
+    if isinstance(inner, socket.gaierror) or not inner.errno:
+        return (inner.strerror or str(inner)).lower()
+    return os.strerror(inner.errno).lower()  # without the address that trio adds to it
