@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetchat.chat.messages import Message, Role
-from fleetchat.chat.prompt import RenderedPrompt, render
+from fleetchat.chat.prompt import render
 from fleetchat.chat.stream_decoder import StreamDecoder
 from fleetchat.chat.template import ChatTemplate
 from fleetchat.chat.tokenizer import ChatTokenizer
-from fleetchat.errors import PromptError
+from fleetchat.errors import FleetchatError, PromptError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +49,61 @@ class Conversation:
     def messages(self) -> tuple[Message, ...]:
         return tuple(self._messages)
 
-    def add_user(self, text: str) -> None:
-        """Append what the user typed. Raises PromptError when there is nothing in it."""
-        if not text.strip():
-            raise PromptError("the prompt is empty")
-        self._messages.append(Message(Role.USER, text))
+    def ask(self, prompt: str) -> tuple[int, ...]:
+        """Add what the user typed; the whole conversation as token ids.
 
-    def add_assistant(self, text: str, token_ids: tuple[int, ...]) -> None:
-        """Append a reply: its text for people, its ids for the next prompt."""
+        Raises PromptError when the prompt is empty, refused by the template or too long for the
+        context; then nothing was added.
+        """
+        check_not_empty(prompt)
+        self._messages.append(Message(Role.USER, prompt))
+        try:
+            return self._render()
+        except FleetchatError:
+            self._messages.pop()
+            raise
+
+    def answered(self, text: str, token_ids: tuple[int, ...]) -> None:
+        """Add the reply to the last `ask`: its text for people, its ids for the next prompt."""
         self._messages.append(Message(Role.ASSISTANT, text, token_ids))
 
-    def drop_last(self) -> None:
-        """Take back the last message."""
+    def withdraw(self) -> None:
+        """Take the last `ask` back: nothing came of it."""
         self._messages.pop()
 
-    def rendered(self) -> RenderedPrompt:
-        """The prompt for the next reply. Raises PromptError when no reply fits behind it."""
+    def _render(self) -> tuple[int, ...]:
         prompt = render(
             self._format.tokenizer, self._format.template, self._messages, add_generation_prompt=True
         )
         check_room(prompt.ids, self._context)
-        return prompt
+        return prompt.ids
 
-    def render(self) -> tuple[int, ...]:
-        """The ids of `rendered`."""
-        return self.rendered().ids
+
+class PlainText:
+    """A text that the model continues, without a chat template. Special tokens can be written out."""
+
+    def __init__(self, chat_format: ChatFormat, *, context: int) -> None:
+        self._tokenizer = chat_format.tokenizer
+        self._context = context
+        self._ids: tuple[int, ...] = ()
+
+    def ask(self, prompt: str) -> tuple[int, ...]:
+        """Append `prompt`; the whole text as token ids. Raises PromptError, and then nothing was added."""
+        check_not_empty(prompt)
+        token_ids = (*self._ids, *self._tokenizer.encode(prompt, specials=True))
+        check_room(token_ids, self._context)
+        self._ids = token_ids
+        return token_ids
+
+    def answered(self, text: str, token_ids: tuple[int, ...]) -> None:
+        """Append what the model wrote."""
+        self._ids += token_ids
+
+
+def check_not_empty(prompt: str) -> None:
+    """Raise PromptError for a prompt with nothing in it."""
+    if not prompt.strip():
+        raise PromptError("the prompt is empty")
 
 
 def check_room(prompt_ids: Sequence[int], context: int) -> None:

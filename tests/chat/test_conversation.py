@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetchat.chat.conversation import ChatFormat, Conversation, check_room
+from fleetchat.chat.conversation import ChatFormat, Conversation, PlainText, check_room
 from fleetchat.chat.messages import Message, Role
 from fleetchat.chat.template import ChatTemplate
 from fleetchat.chat.tokenizer import ChatTokenizer
@@ -19,56 +19,70 @@ def conversation(context: int = 1000, system: str | None = None) -> Conversation
     return Conversation(FORMAT, context=context, system=system)
 
 
-def text_of(one: Conversation) -> str:
-    return FORMAT.tokenizer.decode(one.render())
-
-
-def test_a_conversation_grows_and_shrinks() -> None:
+def test_a_conversation_grows_turn_by_turn() -> None:
     one = conversation()
-    one.add_user("Hello")
-    assert text_of(one) == "system\nYou are a test\nuser\nHello\nassistant\n"
-    one.add_assistant("Hi", (40, 41))
-    one.add_user("More")
+    first = one.ask("Hello")
+    assert FORMAT.tokenizer.decode(first) == "system\nYou are a test\nuser\nHello\nassistant\n"
+    one.answered("Hi", (40, 41))
+    assert one.ask("More")[: len(first) + 2] == (*first, 40, 41)
     assert one.messages == (
         Message(Role.USER, "Hello"),
         Message(Role.ASSISTANT, "Hi", (40, 41)),
         Message(Role.USER, "More"),
     )
-    one.drop_last()
+    one.withdraw()
     assert one.messages[-1] == Message(Role.ASSISTANT, "Hi", (40, 41))
 
 
 def test_a_system_text_replaces_the_templates_own() -> None:
-    one = conversation(system="Be brief")
-    one.add_user("Hello")
-    assert text_of(one) == "system\nBe brief\nuser\nHello\nassistant\n"
+    token_ids = conversation(system="Be brief").ask("Hello")
+    assert FORMAT.tokenizer.decode(token_ids) == "system\nBe brief\nuser\nHello\nassistant\n"
 
 
 def test_no_system_text_is_the_templates_own() -> None:
-    one = conversation(system="")
-    one.add_user("Hello")
-    assert text_of(one).startswith("system\nYou are a test\n")
+    token_ids = conversation(system="").ask("Hello")
+    assert FORMAT.tokenizer.decode(token_ids).startswith("system\nYou are a test\n")
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
 def test_an_empty_prompt_is_refused(text: str) -> None:
     one = conversation()
     with pytest.raises(PromptError, match="the prompt is empty"):
-        one.add_user(text)
+        one.ask(text)
+    assert one.messages == ()
+
+
+def test_a_prompt_that_cannot_be_asked_was_not_added() -> None:
+    one = conversation(context=10)
+    with pytest.raises(PromptError, match="the context holds 10 tokens"):
+        one.ask("Hello")
+    with pytest.raises(PromptError, match="surrogate"):
+        one.ask("\udce9")
     assert one.messages == ()
 
 
 def test_a_prompt_must_leave_room_for_one_token() -> None:
     check_room([0] * 99, 100)
-    with pytest.raises(
-        PromptError, match=r"the prompt has 1,100 tokens, but a prompt may have at most 1,099"
-    ) as caught:
+    with pytest.raises(PromptError, match=r"has 1,100 tokens, but a prompt may have at most 1,099") as caught:
         check_room([0] * 1100, 1100)
     assert caught.value.hint is not None
-    one = conversation(context=10)
-    one.add_user("Hello")
-    with pytest.raises(PromptError, match="the context holds 10 tokens"):
-        one.render()
+
+
+def test_plain_text_is_continued_without_a_template() -> None:
+    plain = PlainText(FORMAT, context=100)
+    first = plain.ask("<|im_start|>The")
+    assert first == tuple(FORMAT.tokenizer.encode("<|im_start|>The", specials=True))
+    plain.answered(" end", (70, 71))
+    more = tuple(FORMAT.tokenizer.encode(" and", specials=True))
+    assert plain.ask(" and") == (*first, 70, 71, *more)
+
+
+def test_plain_text_keeps_what_it_was_when_it_gets_too_long() -> None:
+    plain = PlainText(FORMAT, context=12)
+    first = plain.ask("a b")
+    with pytest.raises(PromptError, match="may have at most 11"):
+        plain.ask("x1" * 20)
+    assert plain.ask("c")[: len(first)] == first
 
 
 def test_a_build_is_loaded_with_the_names_of_its_tokens(tmp_path: Path) -> None:

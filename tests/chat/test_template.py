@@ -29,7 +29,7 @@ def test_a_conversation_is_rendered_with_the_templates_own_system_text() -> None
     "source",
     [
         CHATML,
-        "  {% for m in messages %}\n  {% if m.role == 'x' %}{% continue %}{% endif %}\n{{ m.role }}\n  {% endfor %}",
+        "{% for m in messages %}\n  {% if m.x %}{% continue %}{% endif %}\n{{ m.role }}\n{% endfor %}",
         "{{ messages | tojson }} {{ messages | tojson(indent=2) }} {{ undefined_name }}",
         "{{ bos_token }}{% generation %}{{ messages[0].content }}{% endgeneration %}",
         "{% set n = namespace(x=1) %}{% for m in messages %}{% set n.x = n.x + 1 %}{% endfor %}{{ n.x }}",
