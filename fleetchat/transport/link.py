@@ -6,8 +6,6 @@ loses nothing. A frame that was begun must be finished: a `send` that is cancell
 
 from __future__ import annotations
 
-import os
-import socket
 import statistics
 import time
 from collections import deque
@@ -20,10 +18,10 @@ from fleetchat.errors import (
     FleetchatError,
     PeerLost,
     PeerRefused,
-    PeerUnreachable,
     ProtocolError,
 )
 from fleetchat.ids import Address
+from fleetchat.transport.sockets import address_of, connect, set_options
 from fleetchat.wire.frames import Frame, Limits, Ping, Pong
 from fleetchat.wire.protocol import NEED_DATA, Buffers, Closed, Connection, HandshakeDone
 from fleetchat.wire.states import Purpose
@@ -39,8 +37,6 @@ _LEAST_READ = 64 * 1024
 _MOST_READ = 1024 * 1024
 _ROUND_TRIPS_KEPT = 64
 _PINGS_KEPT = 64  # pings without answer, and pings to be answered
-
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class Link:
@@ -279,8 +275,8 @@ async def dial(
     Raises PeerUnreachable (nobody answers), AuthenticationFailed, PeerRefused (protocol version), PeerLost
     (went away or stayed silent during the handshake), RemoteProtocolError (not a fleetchat peer).
     """
-    stream = await _connect(address, connect_deadline)
-    _set_options(stream)
+    stream = await connect(address, connect_deadline)
+    set_options(stream)
     connection = Connection.dialler(key, purpose=purpose)
     return await _shake_hands(stream, connection, address, handshake_deadline, mid_frame_deadline)
 
@@ -298,8 +294,8 @@ async def accept(
     Raises as `dial`, but for PeerUnreachable.
     """
     if isinstance(stream, trio.SocketStream):
-        _set_options(stream)
-        peer_address = peer_address or _peer_address(stream)
+        set_options(stream)
+        peer_address = peer_address or address_of(stream)
     connection = Connection.listener(key)
     return await _shake_hands(stream, connection, peer_address, handshake_deadline, mid_frame_deadline)
 
@@ -332,48 +328,3 @@ async def _shake_hands(
         await trio.aclose_forcefully(stream)
         raise
     return link
-
-
-async def _connect(address: Address, deadline: float) -> trio.SocketStream:
-    with trio.move_on_after(deadline):
-        try:
-            return await trio.open_tcp_stream(address.host, address.port)
-        except OSError as error:
-            raise PeerUnreachable(
-                f"no peer answers at {address}: {_operating_system_reason(error)}",
-                hint="is `fleetchat peer` running there, and does a firewall let the port through?",
-            ) from None
-    raise PeerUnreachable(
-        f"no peer answers at {address} within {deadline:g} s",
-        hint="check the address, the network and the firewall of that machine",
-    )
-
-
-def _set_options(stream: trio.SocketStream) -> None:
-    """No delay for small frames; keep-alive finds dead hosts on idle links, where the platform has it."""
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
-    for name, value in _KEEP_ALIVE.items():
-        option = getattr(socket, name, None)
-        if option is not None:
-            with suppress(OSError):  # known to Python, unknown to this system
-                stream.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _peer_address(stream: trio.SocketStream) -> Address | None:
-    try:
-        host, port = stream.socket.getpeername()[:2]
-    except OSError:  # gone already; the handshake will say so
-        return None
-    return Address(host, port)
-
-
-def _operating_system_reason(error: OSError) -> str:
-    """One reason; trio wraps the failures of several addresses of one name."""
-    cause = error.__cause__
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
-    inner = cause if isinstance(cause, OSError) else error
-    if isinstance(inner, socket.gaierror) or not inner.errno:
-        return (inner.strerror or str(inner)).lower()
-    return os.strerror(inner.errno).lower()  # without the address that trio adds to it

@@ -14,6 +14,17 @@ U16 = 2**16 - 1
 U32 = 2**32 - 1
 U64 = 2**64 - 1
 
+CONTROL_BODY = 64 * 1024  # JSON bodies of control frames: far above what any of them needs
+MAX_BODY = 256 * 1024 * 1024  # no link ever agrees to more: 65,536 rows of 1,024 in f32
+MAX_ROWS = 65_536
+MAX_SLICES = 1_024
+MAX_HIDDEN = 65_536
+MAX_STAGES = 256  # also the most timings in a batch
+MAX_SESSIONS_IN_STATS = 1_024  # x 45 bytes of JSON stays below CONTROL_BODY
+MAX_NAME = 128  # UTF-8 bytes of a version or a device name
+MAX_FAULT_TEXT = 512  # of a slice's fault; every slice of a batch may carry one
+MAX_TEXT = 2_048  # of a reason, an error or a hint
+
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _CONTROL = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
 _CONTROL_TO_SPACE = dict.fromkeys(_CONTROL, " ")
@@ -60,3 +71,8 @@ def clean_text(name: str, text: object, maximum_bytes: int) -> str:
         raise LocalProtocolError(f"{name} must be text, not {type(text).__name__}")
     encoded = text.translate(_CONTROL_TO_SPACE).encode("utf-8", "replace")
     return encoded[:maximum_bytes].decode("utf-8", "ignore")
+
+
+def clean_field(frame: object, name: str, maximum_bytes: int) -> None:
+    """Clean a text field of a frozen frame in its constructor."""
+    object.__setattr__(frame, name, clean_text(name, getattr(frame, name), maximum_bytes))

@@ -184,7 +184,7 @@ class Connection:
         for buffer in body:
             tag.update(buffer)
         self._advance(self._side, encoded.kind, frame)
-        return [untagged + tag.digest(), *body]
+        return [untagged + tag.digest(), *[buffer for buffer in body if buffer]]
 
     def _next_event(self) -> Event:
         while True:
