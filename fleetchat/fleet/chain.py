@@ -19,6 +19,7 @@ from fleetchat.ids import Address, BatchSequence, ChainId, Epoch
 from fleetchat.transport.link import Link
 from fleetchat.wire.frames import Forward, InBand, Ready, Result, Slice, Stats
 
+
 @dataclass(slots=True)
 class Stage:
     """One stage as the coordinator sees it."""

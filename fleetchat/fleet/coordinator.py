@@ -76,7 +76,7 @@ class Fleet:
         on_text: Callable[[str], None],
         on_prefill: Callable[[int, int], None] = lambda done, total: None,
     ) -> Answer:
-        """One reply. Streams text to `on_text`; a failure of the chain is in the Answer, with the text so far.
+        """One reply. Streams text to `on_text`; a failure of the chain ends the Answer, its text is kept.
 
         Raises PromptError when the prompt is empty or leaves no room in the context, FleetError when
         no cells are left.

@@ -59,7 +59,8 @@ async def embedded_peer(
 async def _first_contact(process: trio.Process, key: bytes, log_file: Path) -> Address:
     assert process.stdin is not None and process.stdout is not None
     failure = FleetError(
-        "an embedded shard peer did not start", hint=f"its log is {log_file}; `fleetchat paths` names the folder"
+        "an embedded shard peer did not start",
+        hint=f"its log is {log_file}; `fleetchat paths` names the folder",
     )
     try:
         with trio.fail_after(START_DEADLINE):
@@ -73,7 +74,9 @@ async def _first_contact(process: trio.Process, key: bytes, log_file: Path) -> A
             return Address("127.0.0.1", port)
         case {"error": str(text)}:
             hint = answer.get("hint")
-            raise FleetError(f"an embedded shard peer did not start: {text}", hint=hint if isinstance(hint, str) else None)
+            raise FleetError(
+                f"an embedded shard peer did not start: {text}", hint=hint if isinstance(hint, str) else None
+            )
     raise failure
 
 

@@ -112,7 +112,11 @@ class Generation:
             while self._reply.finish_reason is None:
                 await self._round()
         except FleetchatError as failure:
-            if not self._reply.token_ids and self._fleet.chain.failure is None and not isinstance(failure, SliceFailed):
+            if (
+                not self._reply.token_ids
+                and self._fleet.chain.failure is None
+                and not isinstance(failure, SliceFailed)
+            ):
                 raise
             error = (failure.message, failure.hint or "")
             self._emit(self._reply.end(FinishReason.ERROR))
@@ -153,7 +157,9 @@ class Generation:
         if self._stopped:
             return None
         session, fleet = self._session, self._fleet
-        state = await fleet.state_for(session, lambda held: len(self._committed) - held.reusable(self._committed))
+        state = await fleet.state_for(
+            session, lambda held: len(self._committed) - held.reusable(self._committed)
+        )
         first = state.reusable(self._committed)
         rows = self._committed[first:]
         self._note_prefill(first, len(rows))

@@ -7,7 +7,7 @@ matter; the dialler asks again within the connect deadline.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import trio
@@ -36,6 +36,8 @@ from fleetchat.wire.frames import (
     Stats,
     StatsRequest,
 )
+from fleetchat.wire.limits import downstream_limits, upstream_limits
+from fleetchat.wire.states import Purpose
 
 PING_INTERVAL = 0.5  # seconds
 STATS_INTERVAL = 1.0  # seconds
@@ -124,13 +126,13 @@ async def open_chain(opening: Opening, addresses: list[Address]) -> AsyncIterato
 async def _connect_all(opening: Opening, chain: Chain, controls: list[Link], nursery: trio.Nursery) -> None:
     readiness = _Readiness(opening, chain)
     for stage in chain.stages:
-        link = await _dial(opening, stage)
+        link = await _dial(opening, stage, Purpose.CONTROL)
         controls.append(link)
         stage.state = StageState.LOADING
         await link.send(opening.frame(chain, stage))
         nursery.start_soon(_read_control, link, stage, chain, readiness)
         nursery.start_soon(_poll_statistics, link, chain)
-        nursery.start_soon(link.keep_pinging, PING_INTERVAL)
+        nursery.start_soon(_keep_pinging, link)
     largest = max(entry.bin.size for entry in opening.options.manifest.stages)
     with trio.move_on_after(load_deadline(largest)) as deadline:
         upstream, returning = await _attach_both(opening, chain)
@@ -144,7 +146,7 @@ async def _connect_all(opening: Opening, chain: Chain, controls: list[Link], nur
     nursery.start_soon(_read_upstream, upstream, chain)
     nursery.start_soon(_read_results, returning, chain)
     for link in (upstream, returning):
-        nursery.start_soon(link.keep_pinging, PING_INTERVAL)
+        nursery.start_soon(_keep_pinging, link)
     nursery.start_soon(_note_network, upstream, returning, chain)
 
 
@@ -170,9 +172,10 @@ class _Readiness:
             await self._changed.wait()
 
 
-async def _dial(opening: Opening, stage: Stage) -> Link:
+async def _dial(opening: Opening, stage: Stage, purpose: Purpose) -> Link:
+    deadline = opening.options.connect_deadline
     try:
-        return await dial(stage.address, opening.key, connect_deadline=opening.options.connect_deadline)
+        return await dial(stage.address, opening.key, purpose=purpose, connect_deadline=deadline)
     except PeerUnreachable as failure:
         raise PeerUnreachable(
             f"stage {stage.index}: {failure.message}",
@@ -191,15 +194,19 @@ async def _attach(opening: Opening, chain: Chain, stage: Stage, role: AttachRole
     with trio.move_on_after(opening.options.connect_deadline):
         while True:
             chain.check()
-            link = await _dial(opening, stage)
+            link = await _dial(opening, stage, Purpose.DATA)
             await link.send(Attach(chain.identity, chain.epoch, StageIndex(stage.index), role))
             answer = await link.receive()
             if isinstance(answer, Attached):
-                link.open_data(opening.frame(chain, stage), role)
+                opened = opening.frame(chain, stage)
+                into = role is AttachRole.UPSTREAM
+                link.set_limits(upstream_limits(opened) if into else downstream_limits(opened))
                 return link
             await link.aclose()
+            if isinstance(answer, Error):
+                raise refused(stage, answer)
             if not isinstance(answer, NotYet):
-                raise PeerRefused(f"stage {stage.index} at {stage.address} refused a data link: {answer}")
+                raise ProtocolError(f"stage {stage.index} answered ATTACH with {type(answer).__name__}")
             await trio.sleep(ATTACH_RETRY)
     chain.check()
     raise PeerUnreachable(
@@ -224,9 +231,13 @@ async def _read_control(link: Link, stage: Stage, chain: Chain, readiness: _Read
                 case Error():
                     _fail(chain, stage, refused(stage, frame))
                 case Goodbye():
-                    _fail(chain, stage, PeerLost(f"stage {stage.index} at {stage.address} left: {frame.reason}"))
+                    _fail(
+                        chain, stage, PeerLost(f"stage {stage.index} at {stage.address} left: {frame.reason}")
+                    )
                 case _:
-                    raise ProtocolError(f"stage {stage.index} sent {type(frame).__name__} on its control link")
+                    raise ProtocolError(
+                        f"stage {stage.index} sent {type(frame).__name__} on its control link"
+                    )
     except (PeerLost, ProtocolError) as failure:
         _fail(chain, stage, _named(failure, stage))
     finally:
@@ -266,6 +277,11 @@ async def _read_results(link: Link, chain: Chain) -> None:
             chain.deliver(frame)
     except (PeerLost, ProtocolError) as failure:
         _fail(chain, chain.stages[-1], _named(failure, chain.stages[-1]))
+
+
+async def _keep_pinging(link: Link) -> None:
+    with suppress(PeerLost):  # the reader of the same link names the failure
+        await link.keep_pinging(PING_INTERVAL)
 
 
 async def _poll_statistics(link: Link, chain: Chain) -> None:

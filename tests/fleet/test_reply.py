@@ -130,7 +130,13 @@ def test_a_finished_reply_takes_no_token() -> None:
 
 @pytest.mark.parametrize(
     ("text", "stops", "length"),
-    [("abc", ("cd",), 1), ("abc", ("bcd", "cx"), 2), ("abc", (), 0), ("abc", ("abc",), 0), ("aa", ("aaa",), 2)],
+    [
+        ("abc", ("cd",), 1),
+        ("abc", ("bcd", "cx"), 2),
+        ("abc", (), 0),
+        ("abc", ("abc",), 0),
+        ("aa", ("aaa",), 2),
+    ],
 )
 def test_undecided_suffix(text: str, stops: tuple[str, ...], length: int) -> None:
     assert undecided_suffix(text, stops) == length

@@ -1,0 +1,103 @@
+"""From the configuration to an open fleet's options: recipe, build, peers, key.
+
+Shared by `ask` and the TUI, so that both read a setting the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fleetchat import paths
+from fleetchat.config import Config
+from fleetchat.cutter.manifest import Manifest
+from fleetchat.cutter.recipe import Recipe, RecipeSampling, find_recipe
+from fleetchat.cutter.store import Store
+from fleetchat.errors import ConfigError
+from fleetchat.fleet.options import FleetOptions, PeerSpec, embedded_peers
+from fleetchat.fleet.provision import BuildProgress, build_in_process
+from fleetchat.fleet.session import SamplingSettings
+from fleetchat.keys import KEY_FILE_NAME, load_or_create_key, read_key
+
+DEFAULT_CONTEXT = 2048  # positions; KV cells are taken for all of it
+
+
+async def prepare_fleet(
+    config: Config,
+    *,
+    source: Path | None = None,
+    on_build: Callable[[BuildProgress], None],
+) -> FleetOptions:
+    """Build what is missing, then everything that `open_fleet` needs.
+
+    Raises RecipeError, ConfigError, and what a build raises.
+    """
+    recipe = find_recipe(config.model.recipe)
+    peers = peers_of(config)
+    store = Store(paths.store_folder())
+    key = key_of(config, peers)
+    manifest = await build_in_process(
+        config.model.recipe, len(peers), store=store, source=source, on_progress=on_build
+    )
+    return FleetOptions(
+        manifest=manifest,
+        store_root=store.root,
+        peers=peers,
+        precision=config.fleet.precision,
+        kv="masked" if config.fleet.kv == "auto" else config.fleet.kv,
+        context=context_of(config, recipe, manifest),
+        threads=config.fleet.threads,
+        key=key,
+        kv_cells=config.fleet.kv_cells,
+    )
+
+
+def peers_of(config: Config) -> tuple[PeerSpec, ...]:
+    """The chain's peers in order. Raises ConfigError when `mode = "peers"` names none."""
+    if config.fleet.mode == "embedded":
+        return embedded_peers(config.fleet.stages)
+    serving = tuple(PeerSpec(peer.address, peer.name) for peer in config.fleet.peers if not peer.spare)
+    if not serving:
+        raise ConfigError(
+            f'{config.file}: [fleet] mode = "peers", but no [[fleet.peers]] is named',
+            hint='add a [[fleet.peers]] table with an address, or set mode = "embedded"',
+        )
+    return serving
+
+
+def key_of(config: Config, peers: tuple[PeerSpec, ...]) -> bytes | None:
+    """The shared key; None when every stage is embedded (the chain then makes a one-time key)."""
+    if all(peer.address is None for peer in peers):
+        return None
+    if config.fleet.key_file is not None:
+        return read_key(config.fleet.key_file)
+    return load_or_create_key(paths.config_folder() / KEY_FILE_NAME)
+
+
+def context_of(config: Config, recipe: Recipe, manifest: Manifest) -> int:
+    """Positions of one conversation. Raises ConfigError beyond what the model was made for."""
+    longest = min(recipe.context or manifest.context, manifest.context)
+    if config.model.context is None:
+        return min(DEFAULT_CONTEXT, longest)
+    if config.model.context > longest:
+        raise ConfigError(
+            f"a context of {config.model.context:,} tokens is more than {recipe.title} was made for "
+            f"({longest:,})",
+            hint=f"set --context or [model] context to at most {longest}",
+        )
+    return config.model.context
+
+
+def sampling_of(config: Config, recipe: RecipeSampling) -> SamplingSettings:
+    """What is set wins; then what suits the model; then nothing is filtered."""
+    own = config.sampling
+    return SamplingSettings(
+        temperature=_first_set(own.temperature, recipe.temperature, 1.0),
+        top_p=_first_set(own.top_p, recipe.top_p, 1.0),
+        top_k=int(_first_set(own.top_k, recipe.top_k, 0)),
+        repetition_penalty=_first_set(own.repetition_penalty, recipe.repetition_penalty, 1.0),
+    )
+
+
+def _first_set(own: float | None, suggested: float | None, neutral: float) -> float:
+    return next(value for value in (own, suggested, neutral) if value is not None)
