@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import openvino as ov
 
@@ -26,7 +27,7 @@ class NodeView:
 
     `kind` is its type, `sources` are the nodes that feed its inputs, `shape` and `real` describe its only
     output (shape None: several outputs, or unknown rank). `names` are tensor names, given for Parameters only.
-    `weight_bytes` and `weight_values` are above 0 for Constants only.
+    `weight_bytes` and `weight_values` are above 0 for Constants only, `scalar` is the number in a Constant of one.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class NodeView:
     variable: str | None = None
     weight_bytes: int = 0
     weight_values: int = 0
+    scalar: float | None = None
 
     @property
     def value_sources(self) -> tuple[int, ...]:
@@ -114,14 +116,14 @@ def nodes_like(view: GraphView, model: ov.Model) -> Sequence[ov.Node]:
 def _node_view(node: ov.Node, index_of: dict[str, int]) -> NodeView:
     kind = node.get_type_name()
     if kind == "Constant":
-        values = 1
-        for size in node.get_output_shape(0):
-            values *= size
+        shape = tuple(node.get_output_shape(0))
+        values = prod(shape)
         return NodeView(
             kind,
-            shape=tuple(node.get_output_shape(0)),
+            shape=shape,
             weight_bytes=int(node.get_byte_size()),
-            weight_values=int(values),
+            weight_values=values,
+            scalar=float(node.data.item()) if values == 1 and node.get_element_type().bitwidth >= 8 else None,
         )
     sources = tuple(index_of[node.input_value(i).get_node().get_name()] for i in range(node.get_input_size()))
     single = node.get_output_size() == 1
