@@ -35,6 +35,11 @@ class Stage:
     stats: Stats | None = None
     record: StageRecord = field(default_factory=StageRecord)
 
+    @property
+    def place(self) -> str:
+        """How messages name it."""
+        return f"stage {self.index} at {self.address}"
+
 
 @dataclass(slots=True)
 class Waiter:

@@ -57,7 +57,8 @@ async def embedded_peer(
 
 
 async def _first_contact(process: trio.Process, key: bytes, log_file: Path) -> Address:
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     failure = FleetError(
         "an embedded shard peer did not start",
         hint=f"its log is {log_file}; `fleetchat paths` names the folder",

@@ -232,7 +232,7 @@ async def _read_control(link: Link, stage: Stage, chain: Chain, readiness: _Read
                     _fail(chain, stage, refused(stage, frame))
                 case Goodbye():
                     _fail(
-                        chain, stage, PeerLost(f"stage {stage.index} at {stage.address} left: {frame.reason}")
+                        chain, stage, PeerLost(f"{stage.place} left: {frame.reason}")
                     )
                 case _:
                     raise ProtocolError(
@@ -247,11 +247,11 @@ async def _read_control(link: Link, stage: Stage, chain: Chain, readiness: _Read
 def refused(stage: Stage, error: Error) -> FleetError:
     """An ERROR frame as the failure that the user reads."""
     kind = PeerRefused if error.code in CONFIGURATION_FAULTS else PeerLost
-    return kind(f"stage {stage.index} at {stage.address}: {error.text}", hint=error.hint or None)
+    return kind(f"{stage.place}: {error.text}", hint=error.hint or None)
 
 
 def _named(failure: FleetError, stage: Stage) -> FleetError:
-    return type(failure)(f"stage {stage.index} at {stage.address}: {failure.message}", hint=failure.hint)
+    return type(failure)(f"{stage.place}: {failure.message}", hint=failure.hint)
 
 
 def _fail(chain: Chain, stage: Stage, failure: FleetError) -> None:
