@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fleetchat.cutter.manifest import Manifest, StageEntry
 from fleetchat.engine.ledger import reserved_cells
 from fleetchat.engine.precision import wire_dtype
-from fleetchat.errors import FleetError
+from fleetchat.peer.faults import ChainFault
 from fleetchat.peer.queue import queue_byte_limit
 from fleetchat.wire.frames import FaultCode, Open
 
@@ -20,16 +20,8 @@ MAX_QUEUE_BYTES = 2**28
 KEY_DIGITS = 12  # of a build key, in messages
 
 
-class OpenRefused(FleetError):
-    """This stage cannot be served here; `code` travels in ERROR."""
-
-    def __init__(self, code: FaultCode, message: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.code = code
-
-
 def find_stage(open_: Open, manifest: Manifest | None, others: Sequence[Manifest]) -> StageEntry:
-    """The entry of the stage that OPEN asks for. Raises OpenRefused (no-shard, build-key, mismatch).
+    """The entry of the stage that OPEN asks for. Raises ChainFault (no-shard, build-key, mismatch).
 
     `manifest` is the peer's own for the build key, `others` are what else it has in store.
     """
@@ -52,12 +44,12 @@ def find_stage(open_: Open, manifest: Manifest | None, others: Sequence[Manifest
 
 
 def check_settings(open_: Open, engines: Sequence[str]) -> None:
-    """Raises OpenRefused (mismatch) for an engine or a size that is not served here."""
+    """Raises ChainFault (mismatch) for an engine or a size that is not served here."""
     if open_.engine not in engines:
         raise _mismatch("KV engine", open_.engine, " or ".join(engines))
     wanted = queue_byte_limit(max_rows=open_.max_rows, hidden=open_.hidden, wire_dtype=open_.wire_dtype)
     if wanted > MAX_QUEUE_BYTES:
-        raise OpenRefused(
+        raise ChainFault(
             FaultCode.MISMATCH,
             f"batches of {open_.max_rows} rows would let {wanted >> 20} MiB wait here, "
             f"this peer allows {MAX_QUEUE_BYTES >> 20} MiB",
@@ -66,7 +58,7 @@ def check_settings(open_: Open, engines: Sequence[str]) -> None:
 
 
 def granted_cells(open_: Open, manifest: Manifest, *, budget: int, granted: int) -> int:
-    """KV cells for one chain: what it wants, or what is left. Raises OpenRefused (cells).
+    """KV cells for one chain: what it wants, or what is left. Raises ChainFault (cells).
 
     What is left must hold one session of the chain's context; more rows than the context never come
     in one batch, so `max_rows` is the least that the context can be.
@@ -75,7 +67,7 @@ def granted_cells(open_: Open, manifest: Manifest, *, budget: int, granted: int)
     least = min(open_.cells_wanted, reserved_cells(min(manifest.context, open_.max_rows)))
     if left < max(1, least):
         taken = f", {granted} of them taken by other chains" if granted else ""
-        raise OpenRefused(
+        raise ChainFault(
             FaultCode.CELLS,
             f"one session needs {least} KV cells, this stage has {left} left of {budget}{taken}",
             hint="use a smaller --context, close other chats, or start the peer with more --kv-cells",
@@ -83,11 +75,11 @@ def granted_cells(open_: Open, manifest: Manifest, *, budget: int, granted: int)
     return min(open_.cells_wanted, left)
 
 
-def _no_such_build(open_: Open, others: Sequence[Manifest]) -> OpenRefused:
+def _no_such_build(open_: Open, others: Sequence[Manifest]) -> ChainFault:
     wanted = open_.build_key[:KEY_DIGITS]
     for other in others:
         if _same_shape(open_, other):
-            return OpenRefused(
+            return ChainFault(
                 FaultCode.BUILD_KEY,
                 f"the chat has build {wanted} of this model, this peer has build "
                 f"{other.build_key[:KEY_DIGITS]} ({other.recipe}, made by {other.converter})",
@@ -96,7 +88,7 @@ def _no_such_build(open_: Open, others: Sequence[Manifest]) -> OpenRefused:
             )
     names = (f"{other.recipe} in {len(other.stages)} ({other.build_key[:KEY_DIGITS]})" for other in others)
     held = ", ".join(names)
-    return OpenRefused(
+    return ChainFault(
         FaultCode.NO_SHARD,
         f"the chat wants a shard of build {wanted}, this peer has {held[:300] or 'no shards at all'}",
         hint=f"build it on the peer: fleetchat shards build RECIPE --stages {open_.stages}",
@@ -111,8 +103,8 @@ def _same_shape(open_: Open, other: Manifest) -> bool:
     return theirs == (other.hidden, other.vocabulary, entry.first_layer, entry.last_layer)
 
 
-def _mismatch(name: str, theirs: object, ours: object) -> OpenRefused:
-    return OpenRefused(
+def _mismatch(name: str, theirs: object, ours: object) -> ChainFault:
+    return ChainFault(
         FaultCode.MISMATCH,
         f"the {name} differs: the chat says {theirs}, this peer says {ours}",
         hint="install the same fleetchat on both sides and build the shards again",

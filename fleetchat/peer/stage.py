@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetchat.engine.accept import verify
 from fleetchat.engine.interface import EngineSlice, SliceOutput, StageEngine
 from fleetchat.ids import ChainId, SessionId, SessionKey
-from fleetchat.peer.draws import draw_slice
 from fleetchat.peer.history import TokenHistory
 from fleetchat.peer.queue import QueuedBatch
 from fleetchat.peer.sessions import ChainSessions, fault_of
@@ -220,7 +220,8 @@ class StageWorker:
             work.fail(FaultCode.EXCEPTION, f"the engine gave logits of shape {logits.shape}")
         else:
             try:
-                work.accepted, work.token = draw_slice(slice_, slice_.draw, logits, self._history)
+                ids = self._history.read(slice_.session, 0, slice_.first + slice_.rows)
+                work.accepted, work.token = verify(slice_, logits, ids)
             except Exception as error:  # settings that cannot be drawn with fail this slice only
                 work.fail(*fault_of(error))
 

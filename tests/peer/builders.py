@@ -71,7 +71,9 @@ def manifest(stages: int = 1, *, build_key: BuildKey = BUILD, context: int = 64)
     )
 
 
-def opening(stage: int = 0, stages: int = 1, *, next_address: Address | None = None, **changes: object) -> Open:
+def opening(
+    stage: int = 0, stages: int = 1, *, next_address: Address | None = None, **changes: object
+) -> Open:
     """The OPEN that fits `manifest(stages)`."""
     if next_address is None and stage < stages - 1:
         next_address = Address("127.0.0.1", 9)

@@ -1,0 +1,186 @@
+"""The peer's door: takes connections, shakes hands, and hands each link to whom it concerns.
+
+It moves bytes and decides nothing about inference. No connection can take the peer down: whatever goes
+wrong on one of them is logged and ends that one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import trio
+
+from fleetchat.errors import FleetError, PeerLost, RemoteProtocolError
+from fleetchat.ids import ChainId, StageIndex
+from fleetchat.peer.downstream import close_now, say_goodbye
+from fleetchat.peer.faults import ChainFault, error_frame
+from fleetchat.peer.loading import EngineFactory, LoadedStages, ShardStore
+from fleetchat.peer.opening import check_settings, find_stage
+from fleetchat.peer.service import ChainService
+from fleetchat.transport.link import Link, accept
+from fleetchat.transport.tasks import open_tasks
+from fleetchat.wire.frames import Attach, FaultCode, Goodbye, NotYet, Open, StatsRequest
+from fleetchat.wire.states import Purpose
+
+MAX_STRANGERS = 64  # connections at once that have not proved the key
+ATTACH_DEADLINE = 5.0  # seconds from the handshake to ATTACH
+OPEN_DEADLINE = 30.0  # seconds from the handshake to OPEN: a link that only measures is not kept for ever
+ENGINES = ("masked",)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOptions:
+    """`cells` None: from the memory that is free when a shard is loaded."""
+
+    key: bytes
+    device: str = "CPU"
+    threads: int = 1
+    cells: int | None = None
+    engines: tuple[str, ...] = ENGINES
+
+
+async def serve(
+    listeners: Sequence[trio.SocketListener],
+    options: PeerOptions,
+    *,
+    store: ShardStore,
+    engine_factory: EngineFactory,
+) -> None:
+    """Serve shards until cancelled; then say GOODBYE to every coordinator and end the threads."""
+    stages = LoadedStages(
+        store, engine_factory, device=options.device, threads=options.threads, cells=options.cells
+    )
+    peer = Peer(options, store, stages)
+    try:
+        await trio.serve_listeners(peer.serve_connection, list(listeners))
+    finally:
+        await stages.aclose()
+
+
+class Peer:
+    """The chains of this process, by chain and stage: two stages of one chain may be here."""
+
+    def __init__(self, options: PeerOptions, store: ShardStore, stages: LoadedStages) -> None:
+        self._options = options
+        self._store = store
+        self._stages = stages
+        self._chains: dict[tuple[ChainId, StageIndex], ChainService] = {}
+        self._strangers = 0
+
+    async def serve_connection(self, stream: trio.SocketStream) -> None:
+        """One connection from beginning to end; never raises but for cancellation."""
+        try:
+            if self._strangers < MAX_STRANGERS:
+                await self._serve_link(await self._welcome(stream))
+            else:
+                _log.warning("a connection was refused: %d others have not proved the key", self._strangers)
+        except FleetError as error:
+            _log.info("%s", error.message)
+        except Exception:
+            _log.exception("a connection failed")
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(stream)
+
+    async def _welcome(self, stream: trio.SocketStream) -> Link:
+        self._strangers += 1
+        try:
+            return await accept(stream, self._options.key)
+        finally:
+            self._strangers -= 1
+
+    async def _serve_link(self, link: Link) -> None:
+        try:
+            if link.purpose is Purpose.CONTROL:
+                await self._serve_control(link)
+            else:
+                await self._serve_data(link)
+        finally:
+            await close_now(link)
+
+    async def _serve_data(self, link: Link) -> None:
+        frame = None
+        with trio.move_on_after(ATTACH_DEADLINE):
+            frame = await link.receive()
+        if not isinstance(frame, Attach):
+            raise RemoteProtocolError(f"{link} opened a data link and did not attach it")
+        service = self._chains.get((frame.chain, frame.stage))
+        if service is None or service.ended.is_set() or service.open.epoch != frame.epoch:
+            await link.send(NotYet())
+        else:
+            await service.serve_data_link(link, frame.role)
+
+    async def _serve_control(self, link: Link) -> None:
+        """A chain lives no longer than its control link."""
+        try:
+            async with open_tasks() as tasks:
+                await self._read_control(link, tasks)
+                tasks.cancel_scope.cancel()
+        finally:
+            await say_goodbye(link, "the peer has ended the chain")
+
+    async def _read_control(self, link: Link, tasks: trio.Nursery) -> None:
+        service: ChainService | None = None
+        with trio.move_on_after(OPEN_DEADLINE) as patience:
+            while True:
+                frame = await link.receive()
+                match frame:
+                    case Open():
+                        patience.deadline = float("inf")
+                        if service is not None:
+                            await _end(service)
+                        service = await self._open(frame, link, tasks)
+                    case StatsRequest():
+                        if service is not None:
+                            await link.send(service.statistics())
+                    case Goodbye():
+                        return
+                    case _:
+                        raise RemoteProtocolError(f"{type(frame).__name__} on a control link")
+        raise PeerLost(f"{link} opened no chain within {OPEN_DEADLINE:g} s")
+
+    async def _open(self, open_: Open, link: Link, tasks: trio.Nursery) -> ChainService | None:
+        """Begin to serve a chain; None, and an ERROR, when it cannot be served here."""
+        try:
+            service = await self._admit(open_, link)
+        except ChainFault as fault:
+            _log.info("%s was refused: %s", link, fault.message)
+            await link.send(error_frame(fault))
+            return None
+        _log.info("%s opened stage %d of %d, epoch %d", link, open_.stage + 1, open_.stages, open_.epoch)
+        self._chains[open_.chain, open_.stage] = service
+        tasks.start_soon(self._run, service)
+        return service
+
+    async def _admit(self, open_: Open, link: Link) -> ChainService:
+        """Raises ChainFault."""
+        check_settings(open_, self._options.engines)
+        manifest = await trio.to_thread.run_sync(self._store.find, open_.build_key)
+        others = [] if manifest else await trio.to_thread.run_sync(self._store.builds)
+        find_stage(open_, manifest, others)
+        assert manifest is not None  # find_stage raised otherwise
+        before = self._chains.get((open_.chain, open_.stage))
+        if before is not None:
+            if before.open.epoch >= open_.epoch:
+                text = f"epoch {before.open.epoch} of this chain is served here, epoch {open_.epoch} came"
+                raise ChainFault(FaultCode.PROTOCOL, text)
+            await _end(before)
+        return ChainService(open_, manifest, self._stages, self._options.key, link.send)
+
+    async def _run(self, service: ChainService) -> None:
+        place = service.open.chain, service.open.stage
+        try:
+            await service.run()
+        finally:
+            if self._chains.get(place) is service:
+                del self._chains[place]
+
+
+async def _end(service: ChainService) -> None:
+    """End a chain that another epoch replaces, and wait until its cells are free."""
+    service.cancel()
+    await service.ended.wait()
