@@ -20,8 +20,8 @@ def parse_address(text: str, *, lowest_port: int = 1) -> Address:
     """
     match = FORM.fullmatch(text)
     if match is None:
-        hint = "an IPv6 address stands in brackets: [::1]:7077" if text.count(":") > 1 else None
-        raise ConfigError(f"{text!r} is not an address of the form HOST:PORT", hint=hint)
+        form = "[IPv6]:PORT" if text.count(":") > 1 else "HOST:PORT"
+        raise ConfigError(f"{text!r} is not an address of the form {form}")
     port = int(match["port"])
     if not lowest_port <= port <= HIGHEST_PORT:
         raise ConfigError(f"{text!r}: a port is a number from {lowest_port} to {HIGHEST_PORT}")

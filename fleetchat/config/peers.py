@@ -46,9 +46,9 @@ class Peers:
 _KINDS: dict[str, Kind] = {
     "address": Text(),
     "name": Text(),
-    "device": Choice(("CPU", "GPU", "NPU")),
+    "device": Choice(("CPU",), later="; other devices come in a later version"),
     "layers": Text(),
-    "spare": Flag(),
+    "spare": Flag(only_false="a lost peer is not replaced in this version"),
 }
 
 
@@ -74,12 +74,14 @@ def _built(values: dict[str, object]) -> PeerSettings:
     name = str(values.pop("name", ""))
     if len(name) > NAME_LIMIT or not name.isprintable():
         raise ValueError(f"a name has at most {NAME_LIMIT} printable characters")
+    if "layers" in values:
+        first, last = _layers(str(values["layers"]))
+        raise ValueError(f"layers {first}-{last} cannot be chosen in this version: the cutter does")
     device = values.get("device")
     return PeerSettings(
         address=None if address == "local" else parse_address(address),
         name=name,
         device=None if device is None else str(device),
-        layers=_layers(str(values["layers"])) if "layers" in values else None,
         spare=values.get("spare") is True,
     )
 

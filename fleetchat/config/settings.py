@@ -28,7 +28,7 @@ class ModelSettings:
     recipe: str = _required(Text())
     """Name of a shipped or own recipe, or the path of a recipe file."""
     context: int | None = _optional(Integer(16))
-    """Longest conversation in tokens, prompt and replies; None = as the recipe says."""
+    """Longest conversation in tokens, prompt and replies; None = 2048, or less as the recipe says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ def test_good_addresses_are_read_and_written_alike(text: str) -> None:
     ],
 )
 def test_other_forms_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not an address of the form HOST:PORT"):
+    with pytest.raises(ConfigError, match="is not an address of the form"):
         parse_address(text)
 
 
@@ -55,6 +55,5 @@ def test_port_zero_can_be_allowed() -> None:
 
 
 def test_a_bare_ipv6_address_is_told_about_brackets() -> None:
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError, match=r"'::1:7077' is not an address of the form \[IPv6\]:PORT"):
         parse_address("::1:7077")
-    assert refusal.value.hint == "an IPv6 address stands in brackets: [::1]:7077"
