@@ -1,0 +1,109 @@
+"""The application: composes and binds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import ClassVar
+
+from textual.app import App, InvalidThemeError, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from fleetchat.app.events import RuntimeControl, RuntimeEvent
+from fleetchat.app.messages import RuntimeNews
+from fleetchat.app.screens.chat import ChatScreen
+from fleetchat.app.theme import FALLBACK_THEME, LoadedThemes
+from fleetchat.app.widgets.prompt import Prompt
+from fleetchat.chat.sanitise import sanitise
+
+SHUTDOWN_TIMEOUT = 1.5  # seconds; leaving takes at most 2
+SECOND_PRESS = 2.0  # seconds within which a second Ctrl+C leaves
+
+
+class FleetchatApp(App[None]):
+    """The screen of fleetchat. `runtime` is started after the first paint and ended before the exit."""
+
+    TITLE = "fleetchat"
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-low"), (30, "-high")]  # noqa: RUF012  (Textual's own type)
+
+    CSS = """
+    FleetTable.-shown { display: block; }
+    .-tiny FleetTable.-shown, .-tiny HeaderLine, .-tiny Footer { display: none; }
+    .-low Prompt { max-height: 6; }
+    .-tiny Prompt { border: none; min-height: 1; max-height: 2; padding: 0; }
+    .-tiny Transcript { padding: 0; }
+    .-tiny FailureScreen > VerticalScroll { border: none; padding: 0; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", id="app.quit", priority=True, tooltip="Leave fleetchat"),
+        Binding("ctrl+c", "copy_or_quit", "Copy, or twice: quit", id="app.copy", priority=True, show=False),
+    ]
+
+    def __init__(self, runtime: RuntimeControl, themes: LoadedThemes, theme: str) -> None:
+        super().__init__()
+        self.runtime = runtime
+        self.chat_screen = ChatScreen(runtime)
+        self._notices = list(themes.problems)
+        for loaded in themes.themes:
+            self.register_theme(loaded)
+        self._choose_theme(theme)
+        self._last_interrupt = float("-inf")
+        self._leaving = False
+
+    def _choose_theme(self, name: str) -> None:
+        try:
+            self.theme = name
+        except InvalidThemeError:
+            self._notices.append(f"there is no theme {name!r}; {FALLBACK_THEME} is used")
+            self.theme = FALLBACK_THEME
+
+    def get_default_screen(self) -> Screen[None]:
+        return self.chat_screen
+
+    def on_mount(self) -> None:
+        for notice in self._notices:
+            self.notify(sanitise(notice), severity="warning", markup=False)
+        self.call_after_refresh(self.runtime.start, self._report)
+
+    def _report(self, event: RuntimeEvent) -> None:
+        """Called from the runtime's thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody looks any more
+            self.post_message(RuntimeNews(event))
+
+    async def on_runtime_news(self, message: RuntimeNews) -> None:
+        if not self._leaving:
+            await self.chat_screen.take(message.event)
+
+    async def action_quit(self) -> None:
+        """Ends the runtime, then the screen: at most SHUTDOWN_TIMEOUT later, whatever the fleet does."""
+        if self._leaving:
+            return
+        self._leaving = True
+        self.chat_screen.say_leaving()
+        await asyncio.to_thread(self.runtime.shutdown, SHUTDOWN_TIMEOUT)
+        self.exit()
+
+    async def action_copy_or_quit(self) -> None:
+        """Copies what is selected; without a selection, the second press leaves."""
+        prompt = self.chat_screen.query_one(Prompt)
+        selected = prompt.selected_text or self.screen.get_selected_text()
+        if selected:
+            self.copy_to_clipboard(sanitise(selected))
+            prompt.drop_selection()
+            self.screen.clear_selection()
+            self.notify("Sent to the terminal's clipboard", markup=False)
+        elif time.monotonic() - self._last_interrupt < SECOND_PRESS:
+            await self.action_quit()
+        else:
+            self._last_interrupt = time.monotonic()
+            self.notify("Press Ctrl+C again to leave", timeout=SECOND_PRESS, markup=False)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        yield SystemCommand("New chat", "Begin an empty chat", self.chat_screen.action_new_chat)
+        yield SystemCommand("Stop", "Stop the reply and keep its text", self.chat_screen.action_stop)
+        yield SystemCommand("Theme", "Change the theme", self.action_change_theme)
+        yield SystemCommand("Quit", "Leave fleetchat", self.action_quit)

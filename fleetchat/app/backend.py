@@ -1,0 +1,87 @@
+"""What the runtime stands on, as protocols: `local_backend.py` has the real parts, tests bring fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from fleetchat.errors import FleetError
+from fleetchat.fleet.reply import TextDecoder
+from fleetchat.fleet.session import GenerationRequest
+from fleetchat.fleet.telemetry import Answer, FleetSnapshot
+
+OnBuild = Callable[[str, int, int], None]  # step, done, total (0 = unknown)
+OnStart = Callable[[str], None]  # one line in words
+OnText = Callable[[str], None]
+OnPrefill = Callable[[int, int], None]  # tokens done, total
+
+
+class Conversation(Protocol):
+    """The messages of one chat."""
+
+    def ask(self, prompt: str) -> tuple[int, ...]:
+        """Add a user message; the whole conversation as token ids.
+
+        Raises PromptError, and then the message was not added.
+        """
+
+    def answered(self, text: str, token_ids: tuple[int, ...]) -> None:
+        """Add the reply to the last `ask`, as the ids that were generated."""
+
+    def withdraw(self) -> None:
+        """Take the last `ask` back: nothing came of it."""
+
+
+class ChatModel(Protocol):
+    """A built model: what is needed to turn messages into tokens and back."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stop_ids(self) -> frozenset[int]: ...
+
+    def new_conversation(self, context: int) -> Conversation:
+        """An empty chat on a fleet that holds `context` tokens of it."""
+
+    def decoder(self) -> TextDecoder: ...
+
+
+class Session(Protocol):
+    """One conversation's state on the fleet."""
+
+    async def generate(
+        self, request: GenerationRequest, decoder: TextDecoder, *, on_text: OnText, on_prefill: OnPrefill
+    ) -> Answer:
+        """Draw a reply. Raises FleetError when the fleet is gone."""
+
+    def stop(self) -> None:
+        """End the running `generate`; it returns what it has."""
+
+    async def close(self) -> None:
+        """Free the session's cells."""
+
+
+class OpenFleet(Protocol):
+    """A fleet whose stages are ready."""
+
+    @property
+    def context(self) -> int:
+        """Tokens that a chat may hold."""
+
+    def new_session(self) -> Session: ...
+
+    def snapshot(self) -> FleetSnapshot: ...
+
+    async def wait_failed(self) -> FleetError:
+        """Wait until the fleet fails, also when nobody uses it; what it failed of."""
+
+
+class Backend(Protocol):
+    """Where model and fleet come from. Every failure is a FleetchatError."""
+
+    async def prepare(self, on_build: OnBuild) -> ChatModel:
+        """Build what is missing and load the tokenizer."""
+
+    def open_fleet(self, model: ChatModel, on_start: OnStart) -> AbstractAsyncContextManager[OpenFleet]: ...

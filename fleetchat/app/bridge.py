@@ -1,0 +1,111 @@
+"""The thread between Textual and trio: the only file that knows both worlds.
+
+Towards trio everything goes by `TrioToken.run_sync_soon`, towards the screen by the `report` that the
+screen gave (it posts a message). Nobody waits for the other, but `shutdown` for a limited time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fleetchat.app.events import ChatNumber, Report, RuntimeFailed
+
+if TYPE_CHECKING:  # trio is imported by the thread, after the first paint
+    import trio
+
+    from fleetchat.app.runtime import ChatRuntime
+
+MakeRuntime = Callable[[Report], "ChatRuntime"]
+
+
+class RuntimeThread:
+    """Runs a ChatRuntime in a daemon thread of its own; implements `events.RuntimeControl`."""
+
+    def __init__(self, make_runtime: MakeRuntime) -> None:
+        """`make_runtime` is called on the thread: what it imports does not delay the screen."""
+        self._make_runtime = make_runtime
+        self._lock = threading.Lock()  # guards the four below
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._scope: trio.CancelScope | None = None
+        self._runtime: ChatRuntime | None = None
+        self._leaving = False
+        self._thread: threading.Thread | None = None
+        self._report: Report | None = None
+
+    def start(self, report: Report) -> None:
+        self._report = report
+        # A daemon: whatever hangs in it must not keep the process; `shutdown` gives it time to clean up.
+        self._thread = threading.Thread(
+            target=self._run, args=(report,), name="fleetchat-runtime", daemon=True
+        )
+        self._thread.start()
+
+    def submit(self, chat: ChatNumber, prompt: str) -> None:
+        self._call(lambda runtime: runtime.submit(chat, prompt))
+
+    def stop(self, chat: ChatNumber) -> None:
+        self._call(lambda runtime: runtime.stop(chat))
+
+    def close_chat(self, chat: ChatNumber) -> None:
+        self._call(lambda runtime: runtime.close_chat(chat))
+
+    def retry(self) -> None:
+        if self._thread is not None and self._report is not None and not self._thread.is_alive():
+            self.start(self._report)  # not even the runtime could be made
+        else:
+            self._call(lambda runtime: runtime.retry())
+
+    def shutdown(self, timeout: float) -> bool:
+        with self._lock:
+            self._leaving = True
+            scope = self._scope
+        if scope is not None:
+            self._run_sync_soon(scope.cancel)
+        if self._thread is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _call(self, command: Callable[[ChatRuntime], None]) -> None:
+        runtime = self._runtime
+        if runtime is not None:
+            self._run_sync_soon(lambda: command(runtime))
+
+    def _run_sync_soon(self, function: Callable[[], object]) -> None:
+        import trio
+
+        token = self._token
+        if token is None:
+            return
+        try:
+            token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            return  # the runtime has ended; there is nothing left to ask of it
+
+    def _run(self, report: Report) -> None:
+        import trio
+
+        try:
+            trio.run(self._main, report)
+        except BaseException as error:  # the thread's last line: the screen must hear of it
+            from fleetchat.app.explain import explained
+
+            if isinstance(error, Exception):
+                report(RuntimeFailed(*explained(error)))
+            else:
+                report(RuntimeFailed(f"the runtime ended: {type(error).__name__}", "leave with Ctrl+Q"))
+
+    async def _main(self, report: Report) -> None:
+        import trio
+
+        with trio.CancelScope() as scope:
+            runtime = self._make_runtime(report)
+            with self._lock:
+                if self._leaving:
+                    return
+                self._token = trio.lowlevel.current_trio_token()
+                self._scope = scope
+                self._runtime = runtime
+            await runtime.run()

@@ -1,0 +1,162 @@
+"""One chat on the runtime's side: its messages, its session, its reply under way. Pure trio."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import trio
+
+from fleetchat.app.backend import ChatModel, Conversation, Session
+from fleetchat.app.events import ChatNumber, PrefillProgressed, ReplyFinished, Report, TextArrived
+from fleetchat.app.explain import explained
+from fleetchat.errors import FleetchatError, FleetError
+from fleetchat.fleet.session import GenerationRequest, SamplingSettings
+from fleetchat.fleet.telemetry import Answer, FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSettings:
+    """How replies are drawn. `seed` None takes 63 random bits a reply."""
+
+    sampling: SamplingSettings
+    seed: int | None
+    max_tokens: int
+    stop_strings: tuple[str, ...]
+
+
+def empty_answer(reason: FinishReason, *, seed: int = 0, error: tuple[str, str] | None = None) -> Answer:
+    """A reply of which no token came."""
+    return Answer(
+        text="",
+        token_ids=(),
+        finish_reason=reason,
+        seed=seed,
+        prompt_tokens=0,
+        prompt_tokens_cached=0,
+        ttft_ms=0.0,
+        tokens_per_s=0.0,
+        error=error,
+    )
+
+
+def failed_answer(message: str, hint: str | None) -> Answer:
+    """A reply that ended by an error before the fleet could say so itself."""
+    return empty_answer(FinishReason.ERROR, error=(message, hint or ""))
+
+
+class ChatTask:
+    """Answers the prompts of one chat, one after the other, and reports text in pieces."""
+
+    def __init__(
+        self, number: ChatNumber, conversation: Conversation, settings: GenerationSettings, report: Report
+    ) -> None:
+        self.number = number
+        self._conversation = conversation
+        self._settings = settings
+        self._report = report
+        self._session: Session | None = None
+        self._turn_lock = trio.Lock()
+        self._turns = 0
+        self._stopped = False
+        self._unsent_text: list[str] = []
+        self._unsent_prefill: tuple[int, int] | None = None
+
+    def begin(self) -> None:
+        """A prompt is about to be answered; a `stop` from now on is meant for it."""
+        self._stopped = False
+
+    async def answer(self, prompt: str, model: ChatModel, new_session: Callable[[], Session]) -> None:
+        """Answer one prompt; the last event is always ReplyFinished, whatever goes wrong.
+
+        A failed fleet is noticed by the runtime, so our own errors end this reply only.
+        """
+        async with self._turn_lock:
+            try:
+                token_ids = self._conversation.ask(prompt)
+            except FleetchatError as error:
+                self._finish(failed_answer(error.message, error.hint))
+                return
+            answer = failed_answer("the fleet went away", "start it again; the chat is kept")
+            try:
+                answer = await self._generate(token_ids, model, new_session)
+            except FleetchatError as error:
+                answer = failed_answer(error.message, error.hint)
+            except Exception as error:
+                answer = failed_answer(*explained(error))
+                raise
+            finally:
+                self._remember(answer)
+                self._finish(answer)
+
+    async def _generate(
+        self, token_ids: tuple[int, ...], model: ChatModel, new_session: Callable[[], Session]
+    ) -> Answer:
+        seed = self._next_seed()
+        if self._stopped:
+            return empty_answer(FinishReason.CANCELLED, seed=seed)
+        if self._session is None:
+            self._session = new_session()
+        request = GenerationRequest(
+            token_ids=token_ids,
+            sampling=self._settings.sampling,
+            seed=seed,
+            max_tokens=self._settings.max_tokens,
+            stop_ids=model.stop_ids,
+            stop_strings=self._settings.stop_strings,
+        )
+        return await self._session.generate(
+            request, model.decoder(), on_text=self._unsent_text.append, on_prefill=self._take_prefill
+        )
+
+    def _next_seed(self) -> int:
+        turn, self._turns = self._turns, self._turns + 1
+        return secrets.randbits(63) if self._settings.seed is None else self._settings.seed + turn
+
+    def _remember(self, answer: Answer) -> None:
+        """An empty reply is not kept, and its question neither: it would poison every later turn."""
+        if answer.token_ids:
+            self._conversation.answered(answer.text, answer.token_ids)
+        else:
+            self._conversation.withdraw()
+
+    def _take_prefill(self, done: int, total: int) -> None:
+        self._unsent_prefill = (done, total)
+
+    def flush(self) -> None:
+        """Report what came since the last call."""
+        if self._unsent_prefill is not None:
+            self._report(PrefillProgressed(self.number, *self._unsent_prefill))
+            self._unsent_prefill = None
+        if text := "".join(self._unsent_text):
+            self._unsent_text.clear()
+            self._report(TextArrived(self.number, text))
+
+    def _finish(self, answer: Answer) -> None:
+        self.flush()
+        self._report(ReplyFinished(self.number, answer))
+
+    def stop(self) -> None:
+        """End the reply under way; its text is kept."""
+        self._stopped = True
+        if self._session is not None:
+            self._session.stop()
+
+    async def wait_idle(self) -> None:
+        """Until no reply is under way."""
+        async with self._turn_lock:
+            return
+
+    def forget_session(self) -> None:
+        """The fleet is gone: the next prompt is fed to a new session from the start."""
+        self._session = None
+
+    async def close(self) -> None:
+        """Wait for the reply under way, then free the session's cells."""
+        async with self._turn_lock:
+            session, self._session = self._session, None
+            if session is not None:
+                with suppress(FleetError):  # the fleet is gone, and the cells with it
+                    await session.close()

@@ -1,0 +1,115 @@
+"""What the runtime tells the screen, and what the screen may ask of the runtime.
+
+Values only: neither Textual nor trio is imported here, so that both sides can. Every event of a
+conversation carries its chat's number, so that late text of a closed chat is never shown in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NewType, Protocol
+
+from fleetchat.fleet.telemetry import Answer, FleetSnapshot
+
+ChatNumber = NewType("ChatNumber", int)  # chosen by the screen, never reused while the program runs
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgressed:
+    """The first run builds the shards. `total` 0 means that the end is not known."""
+
+    step: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartProgressed:
+    """Peers are started, dialled, loaded: one line in words."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReady:
+    """Prompts may be submitted. `context` is in tokens."""
+
+    model: str
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """The newest state of the fleet; an older one that nobody looked at may be forgotten."""
+
+    snapshot: FleetSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgressed:
+    """Tokens of the prompt that the fleet has read so far."""
+
+    chat: ChatNumber
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextArrived:
+    """The next piece of a reply, as the model wrote it: to be sanitised before it is shown."""
+
+    chat: ChatNumber
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFinished:
+    """The last event of a reply; all of its text was reported before."""
+
+    chat: ChatNumber
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFailed:
+    """The fleet is down. Nothing happens until `retry`; every reply under way has been finished."""
+
+    message: str
+    hint: str
+
+
+RuntimeEvent = (
+    BuildProgressed
+    | StartProgressed
+    | FleetReady
+    | SnapshotTaken
+    | PrefillProgressed
+    | TextArrived
+    | ReplyFinished
+    | RuntimeFailed
+)
+
+Report = Callable[[RuntimeEvent], None]
+
+
+class RuntimeControl(Protocol):
+    """The runtime as the screen sees it: every call returns at once, but `shutdown`."""
+
+    def start(self, report: Report) -> None:
+        """Begin; `report` is called from another thread."""
+
+    def submit(self, chat: ChatNumber, prompt: str) -> None:
+        """Answer a prompt in a chat; a new number opens a new chat."""
+
+    def stop(self, chat: ChatNumber) -> None:
+        """End the reply of a chat; its text is kept."""
+
+    def close_chat(self, chat: ChatNumber) -> None:
+        """Forget a chat and free its cells."""
+
+    def retry(self) -> None:
+        """Start the fleet again after `RuntimeFailed`."""
+
+    def shutdown(self, timeout: float) -> bool:
+        """End everything, waiting at most `timeout` seconds. True when nothing is left running."""

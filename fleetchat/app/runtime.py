@@ -1,0 +1,138 @@
+"""The chat runtime: pure trio, no screen. It starts the fleet, keeps the chats and reports events.
+
+`submit`, `stop`, `close_chat` and `retry` are synchronous and belong to the thread that runs trio.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import trio
+
+from fleetchat.app.backend import Backend, ChatModel, OpenFleet
+from fleetchat.app.chat_task import ChatTask, GenerationSettings, failed_answer
+from fleetchat.app.events import (
+    BuildProgressed,
+    ChatNumber,
+    FleetReady,
+    ReplyFinished,
+    Report,
+    RuntimeFailed,
+    SnapshotTaken,
+    StartProgressed,
+)
+from fleetchat.app.explain import explained
+
+TEXT_INTERVAL = 0.1  # seconds: text reaches the screen at most ten times a second
+LAST_WORDS = 1.0  # seconds that replies have to end when the fleet failed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Served:
+    """The open fleet and the nursery in which its chats work."""
+
+    model: ChatModel
+    fleet: OpenFleet
+    nursery: trio.Nursery
+
+
+class ChatRuntime:
+    """Serves chats until it is cancelled; a fleet that fails is started again on `retry`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        settings: GenerationSettings,
+        report: Report,
+        *,
+        snapshot_interval: float = 0.25,
+    ) -> None:
+        """`snapshot_interval` in seconds, at least 0.1."""
+        self._backend = backend
+        self._settings = settings
+        self._report = report
+        self._snapshot_interval = max(0.1, snapshot_interval)
+        self._chats: dict[ChatNumber, ChatTask] = {}
+        self._served: _Served | None = None
+        self._retry = trio.Event()
+
+    async def run(self) -> None:
+        """Never returns but by cancellation."""
+        while True:
+            self._retry = trio.Event()
+            try:
+                await self._serve()
+            except Exception as error:
+                message, hint = explained(error)
+                log.warning("the fleet failed", exc_info=error)
+                self._report(RuntimeFailed(message, hint))
+            await self._retry.wait()
+
+    def submit(self, chat: ChatNumber, prompt: str) -> None:
+        served = self._served
+        if served is None:
+            answer = failed_answer("the fleet is not ready", "wait until it is, then send again")
+            self._report(ReplyFinished(chat, answer))
+            return
+        task = self._chats.get(chat)
+        if task is None:
+            task = self._chats[chat] = ChatTask(
+                chat, served.model.new_conversation(served.fleet.context), self._settings, self._report
+            )
+        task.begin()
+        served.nursery.start_soon(task.answer, prompt, served.model, served.fleet.new_session)
+
+    def stop(self, chat: ChatNumber) -> None:
+        if task := self._chats.get(chat):
+            task.stop()
+
+    def close_chat(self, chat: ChatNumber) -> None:
+        task = self._chats.pop(chat, None)
+        if task is None:
+            return
+        task.stop()
+        if self._served is not None:
+            self._served.nursery.start_soon(task.close)
+
+    def retry(self) -> None:
+        self._retry.set()
+
+    async def _serve(self) -> None:
+        """Open the fleet and answer until it fails; raises what it failed of."""
+        model = await self._backend.prepare(
+            lambda step, done, total: self._report(BuildProgressed(step, done, total))
+        )
+        opened = self._backend.open_fleet(model, lambda text: self._report(StartProgressed(text)))
+        try:
+            async with opened as fleet, trio.open_nursery() as nursery:
+                self._served = _Served(model, fleet, nursery)
+                self._report(FleetReady(model.name, fleet.context))
+                nursery.start_soon(self._report_snapshots, fleet)
+                nursery.start_soon(self._report_text)
+                failure = await fleet.wait_failed()
+                await self._let_replies_end()
+                raise failure
+        finally:
+            self._served = None
+            for task in self._chats.values():
+                task.forget_session()
+
+    async def _let_replies_end(self) -> None:
+        """Replies under way end by the same failure: give them a moment to hand over their text."""
+        with trio.move_on_after(LAST_WORDS):
+            for task in tuple(self._chats.values()):
+                await task.wait_idle()
+
+    async def _report_snapshots(self, fleet: OpenFleet) -> None:
+        while True:
+            self._report(SnapshotTaken(fleet.snapshot()))
+            await trio.sleep(self._snapshot_interval)
+
+    async def _report_text(self) -> None:
+        while True:
+            await trio.sleep(TEXT_INTERVAL)
+            for task in tuple(self._chats.values()):
+                task.flush()

@@ -1,0 +1,61 @@
+"""The fleet failed: one clear line, what to do, and two ways on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from fleetchat.chat.sanitise import sanitise
+
+
+class FailureScreen(ModalScreen[bool]):
+    """Closes with True to try again, False to go back and read."""
+
+    DEFAULT_CSS = """
+    FailureScreen { align: center middle; }
+    FailureScreen > VerticalScroll {
+        width: 76; max-width: 100%; height: auto; max-height: 100%;
+        border: round $error; background: $surface; padding: 1 2;
+    }
+    FailureScreen .message { margin: 0 0 1 0; }
+    FailureScreen .hint { margin: 0 0 1 0; color: $secondary; }
+    FailureScreen Horizontal { height: auto; align-horizontal: right; }
+    FailureScreen Button { margin: 0 0 0 2; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "answer(True)", "Try again", id="failure.retry", tooltip="Start the fleet again"),
+        Binding("escape", "answer(False)", "Back", id="failure.back", tooltip="Back to the chat"),
+    ]
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__()
+        self._message = message
+        self._hint = hint
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(can_focus=False) as panel:
+            panel.border_title = "The fleet failed"
+            yield Static(sanitise(self._message), markup=False, classes="message")
+            if self._hint:
+                yield Static(f"hint: {sanitise(self._hint)}", markup=False, classes="hint")
+            with Horizontal():
+                yield Button("Leave (Ctrl+Q)", id="leave")
+                yield Button("Try again (R)", id="retry", variant="primary")
+
+    def on_mount(self) -> None:
+        self.query_one("#retry").focus()
+
+    async def on_button_pressed(self, event: Button.Pressed) -> None:
+        if event.button.id == "retry":
+            self.dismiss(True)
+        else:
+            await self.run_action("app.quit")
+
+    def action_answer(self, again: bool) -> None:
+        self.dismiss(again)

@@ -1,0 +1,102 @@
+"""The prompt: Enter sends, Ctrl+J makes a newline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
+
+from fleetchat.chat.sanitise import sanitise
+
+# Ctrl+J reaches the program in every terminal; the other two only where the terminal tells them apart.
+NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
+
+
+class Prompt(TextArea):
+    """Where a message is written. It grows with its text up to a third of a small screen."""
+
+    DEFAULT_CSS = """
+    Prompt {
+        height: auto;
+        min-height: 3;
+        max-height: 10;
+        border: round $secondary;
+        background: $background;
+        padding: 0 1;
+        border-title-color: $foreground;
+        border-subtitle-color: $foreground;
+    }
+    Prompt:focus { border: round $primary; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Send", id="prompt.send", tooltip="Send the message"),
+        Binding("ctrl+j", "newline", "Newline", id="prompt.newline", tooltip="Begin a new line"),
+        Binding("pageup", "screen.page_up", "Scroll up", show=False, id="transcript.page_up"),
+        Binding("pagedown", "screen.page_down", "Scroll down", show=False, id="transcript.page_down"),
+        Binding("ctrl+up", "screen.line_up", "Line up", show=False, id="transcript.line_up"),
+        Binding("ctrl+down", "screen.line_down", "Line down", show=False, id="transcript.line_down"),
+        Binding("ctrl+end", "screen.follow", "Newest text", show=False, id="transcript.follow"),
+    ]
+
+    @dataclass
+    class Submitted(Message):
+        """Enter was pressed."""
+
+        text: str
+
+    class FollowWanted(Message):
+        """End was pressed at the end of the text."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            id="prompt",
+            highlight_cursor_line=False,
+            placeholder=Content("Type a message, Enter sends"),
+        )
+
+    def say(self, title: str, subtitle: str = "") -> None:
+        """Put words on the frame: what is going on, what can be done."""
+        self.border_title = Content(title)
+        self.border_subtitle = Content(subtitle)
+
+    def clear_text(self) -> None:
+        self.load_text("")
+
+    def drop_selection(self) -> None:
+        self.selection = Selection.cursor(self.cursor_location)
+
+    def action_submit(self) -> None:
+        self.post_message(self.Submitted(self.text))
+
+    def action_newline(self) -> None:
+        self.replace("\n", *self.selection, maintain_selection_offset=False)
+
+    def action_cursor_line_end(self, select: bool = False) -> None:
+        """End of the line; from the end of the text it goes on to the newest text of the transcript."""
+        if not select and self.cursor_location == self.document.end:
+            self.post_message(self.FollowWanted())
+        super().action_cursor_line_end(select)
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Textual runs this before TextArea's own handler, which takes Enter for a newline."""
+        if event.key == "enter":
+            self.action_submit()
+        elif event.key in NEWLINE_KEYS:
+            self.action_newline()
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Pasted text enters in one step, without control characters."""
+        event.stop()
+        event.prevent_default()
+        self.replace(sanitise(event.text), *self.selection, maintain_selection_offset=False)

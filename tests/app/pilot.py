@@ -1,0 +1,49 @@
+"""What the tests of the screen share: wait for a condition, read the screen as text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from textual.pilot import Pilot
+
+from fleetchat.app.app import FleetchatApp
+from fleetchat.app.theme import LoadedThemes
+from fleetchat.app.widgets.start_panel import StartPanel
+from tests.fakes.runtime import FakeRuntime
+
+DEADLINE = 10.0  # seconds; only a failing test waits that long
+
+
+async def wait_until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
+    """Let the application work until `condition` holds."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, f"never came true; the screen shows:\n{screen_text(pilot)}"
+        await pilot.pause()
+
+
+def screen_text(pilot: Pilot[None]) -> str:
+    """What stands on the screen, line by line, without styles."""
+    lines = pilot.app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in line).rstrip() for line in lines)
+
+
+@asynccontextmanager
+async def running(
+    runtime: FakeRuntime, size: tuple[int, int] = (80, 24), *, ready: bool = True
+) -> AsyncIterator[Pilot[None]]:
+    """The application on a terminal of that size, the fleet ready unless said otherwise."""
+    app = FleetchatApp(runtime, LoadedThemes((), ()), "textual-dark")
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await wait_until(pilot, lambda: runtime.started)
+        if ready and type(runtime) is FakeRuntime:
+            runtime.become_ready()
+            await wait_until(pilot, lambda: not app.query(StartPanel).first().display)
+        yield pilot
+
+
+async def type_text(pilot: Pilot[None], text: str) -> None:
+    """Type printable ASCII letters, digits and spaces."""
+    await pilot.press(*("space" if letter == " " else letter for letter in text))

@@ -1,0 +1,270 @@
+"""The chat runtime under plain trio, on a fake fleet and a clock that jumps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from fleetchat.app.chat_task import GenerationSettings
+from fleetchat.app.events import (
+    BuildProgressed,
+    ChatNumber,
+    FleetReady,
+    PrefillProgressed,
+    ReplyFinished,
+    RuntimeEvent,
+    RuntimeFailed,
+    SnapshotTaken,
+    StartProgressed,
+    TextArrived,
+)
+from fleetchat.app.runtime import ChatRuntime
+from fleetchat.errors import BuildError
+from fleetchat.fleet.session import SamplingSettings
+from fleetchat.fleet.telemetry import Answer, FinishReason
+from tests.fakes.chat_fleet import FakeBackend
+from tests.fakes.runtime import CONTEXT, MODEL
+
+pytestmark = pytest.mark.trio
+
+ONE, TWO = ChatNumber(1), ChatNumber(2)
+SETTINGS = GenerationSettings(SamplingSettings(temperature=0.5), seed=40, max_tokens=9, stop_strings=("END",))
+
+
+class Log(list[RuntimeEvent]):
+    """What the runtime reported; waits for more of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._grown = trio.Event()
+
+    def report(self, event: RuntimeEvent) -> None:
+        self.append(event)
+        self._grown.set()
+        self._grown = trio.Event()
+
+    async def wait(self, condition: Callable[[], object]) -> None:
+        with trio.fail_after(60):  # seconds of the jumping clock
+            while not condition():
+                await self._grown.wait()
+
+    async def wait_for(self, condition: Callable[[RuntimeEvent], bool]) -> None:
+        await self.wait(lambda: any(condition(event) for event in self))
+
+    async def wait_answers(self, count: int, chat: ChatNumber = ONE) -> Answer:
+        await self.wait(lambda: len(self.answers(chat)) >= count)
+        return self.answers(chat)[-1]
+
+    async def wait_ready(self, count: int = 1) -> None:
+        await self.wait(lambda: sum(isinstance(event, FleetReady) for event in self) >= count)
+
+    def text(self, chat: ChatNumber) -> str:
+        return "".join(e.text for e in self if isinstance(e, TextArrived) and e.chat == chat)
+
+    def answers(self, chat: ChatNumber = ONE) -> list[Answer]:
+        return [event.answer for event in self if isinstance(event, ReplyFinished) and event.chat == chat]
+
+
+@asynccontextmanager
+async def serving(
+    backend: FakeBackend, *, settings: GenerationSettings = SETTINGS
+) -> AsyncIterator[tuple[ChatRuntime, Log]]:
+    log = Log()
+    runtime = ChatRuntime(backend, settings, log.report)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        yield runtime, log
+        nursery.cancel_scope.cancel()
+
+
+async def test_start_reports_build_fleet_and_snapshots(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (_, log):
+        await log.wait_for(lambda event: isinstance(event, SnapshotTaken))
+        assert log[:3] == [
+            BuildProgressed("cutting", 1, 2),
+            StartProgressed("starting shard peer 0"),
+            FleetReady(MODEL, CONTEXT),
+        ]
+        began = trio.current_time()
+        log.clear()
+        await trio.sleep(10)
+        taken = sum(isinstance(event, SnapshotTaken) for event in log)
+        assert taken <= 10 * (trio.current_time() - began)
+        assert taken >= 35
+    assert backend.closed == 1
+
+
+async def test_a_prompt_is_answered_in_coalesced_text(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend(script=[f"w{number}" for number in range(100)], pace=0.01)
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, "hello there")
+        answer = await log.wait_answers(1)
+        assert answer.finish_reason is FinishReason.STOP
+        assert log.text(ONE) == answer.text
+        pieces = [event for event in log if isinstance(event, TextArrived)]
+        assert len(pieces) <= 12  # one second of text, ten times a second
+        assert PrefillProgressed(ONE, 2, 2) in log
+        last = [event for event in log if isinstance(event, TextArrived | ReplyFinished)][-1]
+        assert isinstance(last, ReplyFinished)
+
+
+async def test_requests_carry_settings_and_the_seed_of_the_turn(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        for turn in range(2):
+            runtime.submit(ONE, "hello")
+            await log.wait_answers(turn + 1)
+        [session] = backend.fleets[0].sessions
+        first, second = session.requests
+        assert (first.seed, second.seed) == (40, 41)
+        assert first.sampling == SETTINGS.sampling
+        assert (first.max_tokens, first.stop_strings, first.stop_ids) == (9, ("END",), frozenset({2}))
+        assert first.token_ids == (1005,)
+        assert second.token_ids == (1005, 0, 1, 2, 1005)  # the reply as the ids that were generated
+
+
+async def test_without_a_seed_every_reply_has_another(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend()
+    settings = GenerationSettings(SamplingSettings(), seed=None, max_tokens=9, stop_strings=())
+    async with serving(backend, settings=settings) as (runtime, log):
+        await log.wait_ready()
+        for turn in range(2):
+            runtime.submit(ONE, "hello")
+            await log.wait_answers(turn + 1)
+        first, second = backend.fleets[0].sessions[0].requests
+        assert first.seed != second.seed
+        assert 0 <= first.seed < 2**63
+
+
+async def test_stop_keeps_the_text_and_the_turn(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend(script=[f"w{number}" for number in range(100)], pace=0.1)
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, "hello")
+        await log.wait_for(lambda event: isinstance(event, TextArrived))
+        runtime.stop(ONE)
+        answer = await log.wait_answers(1)
+        assert answer.finish_reason is FinishReason.CANCELLED
+        assert answer.text == log.text(ONE) != ""
+        assert backend.model.conversations[0].messages[-1] == (answer.text, answer.token_ids)
+
+
+async def test_stop_right_after_submit_is_not_lost(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, "hello")
+        runtime.stop(ONE)
+        answer = await log.wait_answers(1)
+        assert answer.finish_reason is FinishReason.CANCELLED
+        assert answer.text == ""
+        assert backend.model.conversations[0].messages == []
+        runtime.submit(ONE, "again")
+        assert (await log.wait_answers(2)).finish_reason is FinishReason.STOP
+
+
+async def test_a_prompt_that_cannot_be_asked_ends_its_reply_only(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, " ")
+        answer = await log.wait_answers(1)
+        assert answer.error == ("the prompt is empty", "type something")
+        runtime.submit(ONE, "hello")
+        assert (await log.wait_answers(2)).finish_reason is FinishReason.STOP
+        assert not any(isinstance(event, RuntimeFailed) for event in log)
+
+
+async def test_chats_are_apart_and_a_closed_one_frees_its_cells(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend(script=[f"w{number}" for number in range(50)], pace=0.1)
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, "hello")
+        runtime.submit(TWO, "hi")
+        await log.wait_for(lambda event: isinstance(event, TextArrived))
+        runtime.close_chat(ONE)
+        assert (await log.wait_answers(1)).finish_reason is FinishReason.CANCELLED
+        assert (await log.wait_answers(1, TWO)).finish_reason is FinishReason.STOP
+        closed = {session.requests[0].token_ids: session.closed for session in backend.fleets[0].sessions}
+        assert closed == {(1005,): True, (1002,): False}
+        runtime.close_chat(ONE)
+        runtime.stop(ONE)
+
+
+async def test_a_failed_build_is_tried_again(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend(
+        faults=[BuildError("no space is left", hint="free some"), OSError(28, "No space", "x")]
+    )
+    async with serving(backend) as (runtime, log):
+        await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
+        assert log[-1] == RuntimeFailed("no space is left", "free some")
+        runtime.submit(ONE, "hello")
+        assert (await log.wait_answers(1)).error == (
+            "the fleet is not ready",
+            "wait until it is, then send again",
+        )
+        log.clear()
+        runtime.retry()
+        await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
+        assert log[-1] == RuntimeFailed("No space: x", "")
+        runtime.retry()
+        await log.wait_ready()
+
+
+async def test_a_lost_stage_ends_the_replies_and_the_chat_goes_on_after_retry(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend(script=[f"w{number}" for number in range(20)], pace=0.1)
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, "hello")
+        await log.wait_for(lambda event: isinstance(event, TextArrived))
+        backend.fleets[0].fail()
+        await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
+        [answer] = log.answers()
+        assert answer.finish_reason is FinishReason.ERROR
+        assert answer.text == log.text(ONE) != ""
+        assert log[-1] == RuntimeFailed("stage 1 is lost", "start it again")
+        assert backend.closed == 1
+
+        runtime.retry()
+        await log.wait_ready(2)
+        runtime.submit(ONE, "go on")
+        await log.wait_answers(2)
+        [session] = backend.fleets[1].sessions
+        assert session.requests[0].token_ids == (1005, *answer.token_ids, 1002, 1002)
+
+
+async def test_an_idle_fleet_that_fails_is_noticed(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (_, log):
+        await log.wait_ready()
+        backend.fleets[0].fail()
+        await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
+
+
+async def test_a_bug_ends_in_one_line_and_the_reply_is_finished(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        backend.fleets[0].bug = ValueError("wrong")
+        runtime.submit(ONE, "hello")
+        await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
+        assert (await log.wait_answers(1)).finish_reason is FinishReason.ERROR
+        failed = next(event for event in log if isinstance(event, RuntimeFailed))
+        assert failed.message == "unexpected ValueError: wrong"

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.color import Color
+from textual.theme import Theme
+
+from fleetchat.app.theme import ThemeProblem, load_themes, parse_theme
+from fleetchat.paths import shipped
+
+GOOD = (
+    'name = "mine"\ndark = false\n[colors]\nprimary = "#0a4f94"\nbackground = "white"\n'
+    'surface = "#eee"\npanel = "#ddd"\nforeground = "black"\n'
+)
+TEXT_COLOURS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error")
+
+
+def shipped_themes() -> tuple[Theme, ...]:
+    loaded = load_themes([shipped("themes")])
+    assert loaded.problems == ()
+    return loaded.themes
+
+
+def luminance(colour: Color) -> float:
+    """Relative luminance, WCAG 2.2."""
+    parts = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized
+    ]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def contrast(one: Color, other: Color) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_both_shipped_themes_load() -> None:
+    assert {theme.name for theme in shipped_themes()} >= {"fleet-dark", "fleet-light"}
+
+
+@pytest.mark.parametrize("ground", ["background", "surface", "panel"])
+@pytest.mark.parametrize("text", TEXT_COLOURS)
+def test_shipped_text_can_be_read(text: str, ground: str) -> None:
+    for theme in shipped_themes():
+        pair = (Color.parse(getattr(theme, text)), Color.parse(getattr(theme, ground)))
+        assert contrast(*pair) >= 4.5, f"{theme.name}: {text} on {ground}"
+
+
+def test_a_theme_is_read() -> None:
+    theme = parse_theme(GOOD, "mine.toml")
+    assert (theme.name, theme.dark, theme.primary) == ("mine", False, "#0a4f94")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (GOOD.replace("#0a4f94", "blu"), "mine.toml: 'colors.primary' = 'blu' is not a colour"),
+        (GOOD.replace("panel", "pannel"), "mine.toml: the colour 'colors.panel' is missing"),
+        (GOOD + 'gloss = "red"\n', "mine.toml: unknown key 'colors.gloss'"),
+        ("nam = 1\n" + GOOD, "mine.toml: unknown key 'nam'"),
+        (GOOD.replace('name = "mine"\n', ""), "mine.toml: the key 'name' is missing"),
+        (GOOD.replace("false", '"no"'), "mine.toml: 'dark' must be true or false"),
+        ("= 1", "mine.toml: not a TOML file"),
+        ('name = "x"\ncolors = 1\n', "mine.toml: 'colors' must be a table"),
+    ],
+)
+def test_a_wrong_theme_names_file_and_key(text: str, complaint: str) -> None:
+    with pytest.raises(ThemeProblem, match=complaint.replace("(", r"\(")):
+        parse_theme(text, "mine.toml")
+
+
+def test_wrong_files_are_reported_together_and_skipped(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(GOOD.replace("#0a4f94", "blu"), encoding="utf-8")
+    (tmp_path / "worse.toml").write_bytes(b"\xff\xfe")
+    (tmp_path / "good.toml").write_text(GOOD, encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("no theme", encoding="utf-8")
+    loaded = load_themes([tmp_path, tmp_path / "missing"])
+    assert [theme.name for theme in loaded.themes] == ["mine"]
+    assert len(loaded.problems) == 2
+
+
+def test_a_later_folder_replaces_a_theme(tmp_path: Path) -> None:
+    own = GOOD.replace("mine", "fleet-dark")
+    (tmp_path / "own.toml").write_text(own, encoding="utf-8")
+    loaded = load_themes([shipped("themes"), tmp_path])
+    assert next(theme for theme in loaded.themes if theme.name == "fleet-dark").primary == "#0a4f94"

@@ -1,0 +1,154 @@
+"""A fleet without stages for tests of the chat runtime: it answers with the words of a script.
+
+Token n is the n-th word. A session that was told to stop, or a fleet that was told to fail, ends its
+reply at the next word, as the real one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText
+from fleetchat.errors import FleetError, PeerLost, PromptError
+from fleetchat.fleet.reply import TextDecoder
+from fleetchat.fleet.session import GenerationRequest
+from fleetchat.fleet.telemetry import Answer, FinishReason, FleetSnapshot
+from tests.fakes.runtime import CONTEXT, MODEL, answer, snapshot
+
+
+@dataclass
+class FakeConversation:
+    """A message is as many tokens as it has words; the reply's ids are kept as they are."""
+
+    context: int
+    messages: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+
+    def ask(self, prompt: str) -> tuple[int, ...]:
+        ids = tuple(1000 + len(word) for word in prompt.split())
+        if not ids:
+            raise PromptError("the prompt is empty", hint="type something")
+        self.messages.append((prompt, ids))
+        return tuple(number for _, message in self.messages for number in message)
+
+    def answered(self, text: str, token_ids: tuple[int, ...]) -> None:
+        self.messages.append((text, token_ids))
+
+    def withdraw(self) -> None:
+        self.messages.pop()
+
+
+class NoDecoder:
+    def push(self, token_id: int) -> str:
+        return str(token_id)
+
+    def finish(self) -> str:
+        return ""
+
+
+@dataclass
+class FakeModel:
+    name: str = MODEL
+    stop_ids: frozenset[int] = frozenset({2})
+    conversations: list[FakeConversation] = field(default_factory=list)
+
+    def new_conversation(self, context: int) -> FakeConversation:
+        self.conversations.append(FakeConversation(context))
+        return self.conversations[-1]
+
+    def decoder(self) -> TextDecoder:
+        return NoDecoder()
+
+
+class FakeSession:
+    def __init__(self, fleet: FakeFleet) -> None:
+        self._fleet = fleet
+        self.requests: list[GenerationRequest] = []
+        self.stopped = False
+        self.closed = False
+
+    async def generate(
+        self, request: GenerationRequest, decoder: TextDecoder, *, on_text: OnText, on_prefill: OnPrefill
+    ) -> Answer:
+        self.requests.append(request)
+        self.stopped = False
+        on_prefill(len(request.token_ids), len(request.token_ids))
+        words: list[str] = []
+        for word in self._fleet.script:
+            await trio.sleep(self._fleet.pace)
+            if self.stopped:
+                return answer(" ".join(words), reason=FinishReason.CANCELLED)
+            if self._fleet.failure is not None:
+                lost = (self._fleet.failure.message, self._fleet.failure.hint or "")
+                return answer(" ".join(words), reason=FinishReason.ERROR, error=lost)
+            if self._fleet.bug is not None:
+                raise self._fleet.bug
+            on_text(f" {word}" if words else word)
+            words.append(word)
+        return answer(" ".join(words))
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    async def close(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.closed = True
+
+
+@dataclass
+class FakeFleet:
+    script: list[str]
+    pace: float  # seconds a word
+    context: int = CONTEXT
+    failure: FleetError | None = None
+    bug: Exception | None = None
+    sessions: list[FakeSession] = field(default_factory=list)
+    failed: trio.Event = field(default_factory=trio.Event)
+
+    def new_session(self) -> FakeSession:
+        self.sessions.append(FakeSession(self))
+        return self.sessions[-1]
+
+    def snapshot(self) -> FleetSnapshot:
+        return snapshot()
+
+    async def wait_failed(self) -> FleetError:
+        await self.failed.wait()
+        assert self.failure is not None
+        return self.failure
+
+    def fail(self, message: str = "stage 1 is lost") -> None:
+        self.failure = PeerLost(message, hint="start it again")
+        self.failed.set()
+
+
+@dataclass
+class FakeBackend:
+    """Every opening takes the next fault of `faults`, or succeeds."""
+
+    script: list[str] = field(default_factory=lambda: ["one", "two", "three"])
+    pace: float = 0.03
+    faults: list[Exception] = field(default_factory=list)
+    model: FakeModel = field(default_factory=FakeModel)
+    fleets: list[FakeFleet] = field(default_factory=list)
+    closed: int = 0
+
+    async def prepare(self, on_build: OnBuild) -> ChatModel:
+        await trio.lowlevel.checkpoint()
+        on_build("cutting", 1, 2)
+        if self.faults:
+            raise self.faults.pop(0)
+        return self.model
+
+    @asynccontextmanager
+    async def open_fleet(self, model: ChatModel, on_start: OnStart) -> AsyncIterator[FakeFleet]:
+        assert model is self.model
+        on_start("starting shard peer 0")
+        self.fleets.append(FakeFleet(self.script, self.pace))
+        try:
+            yield self.fleets[-1]
+        finally:
+            self.closed += 1
