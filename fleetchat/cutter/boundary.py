@@ -41,9 +41,9 @@ class Taint:
 class Layers:
     """The layers of a model and the nodes between them.
 
-    `variables[i]` are the state variables of layer i. `boundaries[i]` is the node whose output goes from layer i
-    to layer i + 1. `embedding` is the first rank-3 dominator, `head` the last one of the hidden width: what lies
-    behind it makes logits of hidden rows. `hidden` is the width of the residual stream.
+    `variables[i]` are the state variables of layer i. `boundaries[i]` is the node whose output goes from
+    layer i to layer i + 1. `embedding` is the first rank-3 dominator, `head` the last one of the hidden
+    width: what lies behind it makes logits of hidden rows. `hidden` is the width of the residual stream.
     """
 
     taint: Taint
@@ -117,7 +117,7 @@ def find_path(view: GraphView, taint: Taint, result: int) -> tuple[int, ...]:
 
 
 def value_reach(view: GraphView, ends: Iterable[int], stop: Callable[[int], bool]) -> set[int]:
-    """Every node that the values of `ends` depend on, `ends` included, not going past nodes where stop(index)."""
+    """Every node that the values of `ends` depend on, `ends` included, not going past stop(index)."""
     waiting = list(ends)
     reached = set(waiting)
     while waiting:
@@ -134,8 +134,8 @@ def value_reach(view: GraphView, ends: Iterable[int], stop: Callable[[int], bool
 def dominators(view: GraphView, path: Sequence[int]) -> list[int]:
     """Places on the path that every route from its start to its end passes.
 
-    Number the path topologically, far(i) = greatest place that consumes node i: place i is on every route exactly
-    when max(far(0) … far(i - 1)) <= i, because on the pruned path every edge leads on to the end.
+    Number the path topologically, far(i) = greatest place that consumes node i: place i is on every route
+    exactly when max(far(0) … far(i - 1)) <= i, because on the pruned path every edge leads on to the end.
     """
     place_of = {index: place for place, index in enumerate(path)}
     far = [0] * len(path)
@@ -182,9 +182,7 @@ def _state_uses(view: GraphView, taint: Taint, path: Sequence[int]) -> list[_Use
     return sorted((_Use(name, first[name], last[name]) for name in first), key=lambda use: use.first)
 
 
-def _group(
-    uses: Sequence[_Use], wide: Sequence[int]
-) -> tuple[tuple[tuple[str, ...], ...], tuple[int, ...]]:
+def _group(uses: Sequence[_Use], wide: Sequence[int]) -> tuple[tuple[tuple[str, ...], ...], tuple[int, ...]]:
     """Split variables into layers, and give the place of the boundary between each two."""
     groups: list[list[str]] = [[uses[0].variable]]
     boundaries: list[int] = []

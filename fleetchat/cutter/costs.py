@@ -1,9 +1,10 @@
 """What a layer costs, by the weights that one token touches. Pure.
 
-On one core a matrix product takes its time by the *values* of its weights, whether they are stored in 4 or 8 bits
-(both are unpacked before use), so values are counted, not bytes. The rest of a layer, norms, rotation, attention,
-takes a time that depends little on the weights: it is counted by operation. With OPERATION_COST the default model
-(30 layers of 3.5M values, lm_head of 28M) gives 18 and 12 layers, which is where two stages measured equal.
+On one core a matrix product takes its time by the *values* of its weights, whether they are stored in 4 or
+8 bits (both are unpacked before use), so values are counted, not bytes. The rest of a layer, norms,
+rotation, attention, takes a time that depends little on the weights: it is counted by operation. With
+OPERATION_COST the default model (30 layers of 3.5M values, lm_head of 28M) gives 18 and 12 layers, which is
+where two stages measured equal.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fleetchat.cutter.boundary import Layers, value_reach
 from fleetchat.cutter.view import GraphView
@@ -22,8 +24,8 @@ OPERATION_COST = 16_384  # weight values worth the time of one small operation (
 class Costs:
     """Cost of each part of a model, in weight values touched per token.
 
-    `embedding` is 0: a lookup touches one row. `weight_bytes` are the bytes of the same parts as stored, in the
-    order embedding, layers, head.
+    `embedding` is 0: a lookup touches one row. `weight_bytes` are the bytes of the same parts as stored, in
+    the order embedding, layers, head.
     """
 
     layers: tuple[int, ...]
@@ -35,12 +37,12 @@ class Costs:
 def find_costs(view: GraphView, layers: Layers) -> Costs:
     """Count each layer's own weights and operations, and those of the head.
 
-    Constants that several layers reach (masks, rotary tables) are each stage's to recompute and count in none.
-    A table that embedding and head share counts in the head.
+    Constants that several layers reach (masks, rotary tables) are each stage's to recompute and count in
+    none. A table that embedding and head share counts in the head.
     """
     cuts = [layers.embedding, *layers.boundaries, layers.head]
     embedding = _weights(view, value_reach(view, [layers.embedding], lambda index: False))
-    segments = [_segment(view, start, end) for start, end in zip(cuts, cuts[1:], strict=False)]
+    segments = [_segment(view, start, end) for start, end in pairwise(cuts)]
     shared = _shared(view, segments)
     own = [segment - shared for segment in segments]
     head = _segment(view, layers.head, layers.result)
@@ -72,5 +74,6 @@ def _shared(view: GraphView, segments: Iterable[set[int]]) -> set[int]:
 def _cost(view: GraphView, layers: Layers, indexes: Iterable[int]) -> int:
     """Weight values, and operations that depend on tokens or states."""
     return sum(
-        view[index].weight_values + (OPERATION_COST if layers.taint.tainted(index) else 0) for index in indexes
+        view[index].weight_values + (OPERATION_COST if layers.taint.tainted(index) else 0)
+        for index in indexes
     )

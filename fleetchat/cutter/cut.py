@@ -25,8 +25,8 @@ OnProgress = Callable[[str, int, int], None]  # what is done now, steps done, st
 class ModelShape:
     """What the graph alone tells of a model.
 
-    Costs are in weight values touched per token. `weight_bytes` are stored bytes: embedding, each layer, head.
-    `window` is the smallest sliding window found, 0 = none.
+    Costs are in weight values touched per token. `weight_bytes` are stored bytes: embedding, each layer,
+    head. `window` is the smallest sliding window found, 0 = none.
     """
 
     layers: int
@@ -91,9 +91,9 @@ def cut_model(
 ) -> CutResult:
     """Write `stage-00.xml`, `stage-00.bin`, … into `folder`.
 
-    Give either a number of `stages`, balanced by cost, or explicit layer `ranges`. Every stage is compiled once to
-    prove that its attention fuses. Raises CutRefused when the model cannot be cut so, SourceError when the file is
-    no model.
+    Give either a number of `stages`, balanced by cost, or explicit layer `ranges`. Every stage is compiled
+    once to prove that its attention fuses. Raises CutRefused when the model cannot be cut so, SourceError
+    when the file is no model.
     """
     core = ov.Core()
     on_progress("reading the model", 0, 1)

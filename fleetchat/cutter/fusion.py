@@ -1,8 +1,8 @@
 """Attention that keeps its KV cache inside one fused operation: prepared, injected, proved, and taken away.
 
-OpenVINO's CPU plugin fuses an attention with its cache only when each ReadValue has an initialiser and is followed
-by a Gather over an i32 index, best a Parameter `beam_idx` (research/openvino.md section 1). Without it, the same
-model runs ten times slower at long context, or returns empty tensors.
+OpenVINO's CPU plugin fuses an attention with its cache only when each ReadValue has an initialiser and is
+followed by a Gather over an i32 index, best a Parameter `beam_idx` (research/openvino.md section 1).
+Without it, the same model runs ten times slower at long context, or returns empty tensors.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def fused_attention(compiled: ov.CompiledModel) -> tuple[int, int]:
 def inject_fusion(model: ov.Model) -> int:
     """Add what is missing for fusion, in place: initialisers, Gathers, the `beam_idx` Parameter.
 
-    Only KV states, which have a batch axis first and one more dynamic axis, are touched. Returns the number of
-    initialisers and Gathers added; 0 leaves the model as it was.
+    Only KV states, which have a batch axis first and one more dynamic axis, are touched. Returns the number
+    of initialisers and Gathers added; 0 leaves the model as it was.
     """
     added = 0
     for read_value in _kv_reads(model):
@@ -50,10 +50,11 @@ def inject_fusion(model: ov.Model) -> int:
 
 
 def strip_gather(model: ov.Model) -> int:
-    """Make the control for `bench fusion`, in place: no Gather, and an initialiser of shape {1, heads, 0, size}.
+    """Make the control for `bench fusion`, in place: no Gather, an initialiser of shape {1, heads, 0, size}.
 
-    With the initialiser that a batch-sized Broadcast gives, a model without Gather returns empty tensors. Serves
-    batch 1 only. `beam_idx` is dropped where nothing needs it any more. Returns the number of Gathers removed.
+    With the initialiser that a batch-sized Broadcast gives, a model without Gather returns empty tensors.
+    Serves batch 1 only. `beam_idx` is dropped where nothing needs it any more. Returns the number of
+    Gathers removed.
     """
     removed = 0
     _repair_head_repeat(model)
@@ -83,7 +84,8 @@ def _sizes(read_value: ov.Node) -> list[int]:
 
 
 def _dtype(read_value: ov.Node) -> np.dtype[np.generic]:
-    return np.dtype(read_value.get_output_element_type(0).to_dtype())
+    dtype: np.dtype[np.generic] = read_value.get_output_element_type(0).to_dtype()
+    return dtype
 
 
 def _gathers(read_value: ov.Node) -> Iterator[ov.Node]:
@@ -101,7 +103,7 @@ def _has_gather(read_value: ov.Node) -> bool:
 
 
 def _insert_gather(read_value: ov.Node, beam_index: ov.Node) -> None:
-    """Reorder the state by `beam_index` for all that use its values; ShapeOf may go on looking at the state."""
+    """Reorder the state by `beam_index` for all that use its values. ShapeOf goes on looking at the state."""
     users = [
         consumer
         for consumer in read_value.output(0).get_target_inputs()
@@ -158,8 +160,9 @@ def _drop_unused_beam_index(model: ov.Model) -> None:
 def _repair_head_repeat(model: ov.Model) -> None:
     """Let the repetition of KV heads broadcast to the cache's length.
 
-    openvino_genai's GGUF reader writes the length as a literal 0 in the target of the bidirectional Broadcast. The
-    fused attention never computes that shape; the unfused one does, and fails. 1 means "as it is" there.
+    openvino_genai's GGUF reader writes the length as a literal 0 in the target of the bidirectional
+    Broadcast. The fused attention never computes that shape; the unfused one does, and fails. 1 means "as
+    it is" there.
     """
     for node in model.get_ordered_ops():
         if node.get_type_name() != "Broadcast" or node.get_attributes()["mode"] != "bidirectional":

@@ -1,7 +1,7 @@
 """Cut one stage out of a model: small edits on a fresh read, checked at the end.
 
-A fresh read for each stage, because a `Model` shares its nodes with the model that it was made from. Nothing here
-uses shared-memory constants: a temporary array behind one silently corrupts weights.
+A fresh read for each stage, because a `Model` shares its nodes with the model that it was made from.
+Nothing here uses shared-memory constants: a temporary array behind one silently corrupts weights.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import openvino as ov
 from openvino import opset15 as ops
 
 from fleetchat.cutter.boundary import Layers
-from fleetchat.cutter.head import flat_logits, gather_rows
+from fleetchat.cutter.fusion import BEAM_INDEX
+from fleetchat.cutter.head import LOGIT_ROWS, flat_logits, gather_rows
 from fleetchat.cutter.plan import Redirect, StagePlan
 from fleetchat.cutter.probe import Axis, activation_sizes
 from fleetchat.cutter.view import TOKEN_INPUTS, GraphView, nodes_like
@@ -22,6 +23,9 @@ from fleetchat.errors import CutRefused
 
 STAGE_INPUT = "inputs_embeds"  # the paged transform of OpenVINO accepts no other name for hidden rows
 STAGE_OUTPUT = "hidden"
+ENGINE_INPUTS = frozenset(
+    {*TOKEN_INPUTS, "attention_mask", "position_ids", BEAM_INDEX, LOGIT_ROWS}
+)  # what a stage engine feeds
 
 Sizes = dict[int, tuple[int | Axis, ...]]
 
@@ -29,9 +33,9 @@ Sizes = dict[int, tuple[int | Axis, ...]]
 def build_stage(read: Callable[[], ov.Model], view: GraphView, layers: Layers, plan: StagePlan) -> ov.Model:
     """Make the stage's model. `read` gives a fresh model of the viewed file.
 
-    Inputs and outputs are those of the stage contract: `input_ids` i64 [B, S] or `inputs_embeds` f32 [B, S, hidden];
-    output `hidden` f32 [B, S, hidden], or `logits` f32 [n, vocabulary] with the further input `logit_rows`.
-    Raises CutRefused when the result is not a proper stage.
+    Inputs and outputs are those of the stage contract: `input_ids` i64 [B, S] or `inputs_embeds` f32 [B, S,
+    hidden]; output `hidden` f32 [B, S, hidden], or `logits` f32 [n, vocabulary] with the further input
+    `logit_rows`. Raises CutRefused when the result is not a proper stage.
     """
     sizes = activation_sizes(read, view, [r.source for r in plan.redirects if r.target is None])
     model = read()
@@ -131,10 +135,14 @@ def _check(stage: ov.Model, layers: Layers, plan: StagePlan) -> None:
     """Refuse a stage that needs tokens it does not get, or states that are not its own."""
     where = f"stage of layers {plan.first} to {plan.last}"
     ordered = stage.get_ordered_ops()
-    inputs = {name for node in ordered if node.get_type_name() == "Parameter" for name in node.output(0).get_names()}
+    inputs = {
+        name for node in ordered if node.get_type_name() == "Parameter" for name in node.output(0).get_names()
+    }
     listed = {name for parameter in stage.get_parameters() for name in parameter.output(0).get_names()}
     if inputs != listed:
         raise CutRefused(f"{where}: it needs the inputs {sorted(inputs)} but lists {sorted(listed)}")
+    if inputs - ENGINE_INPUTS:
+        raise CutRefused(f"{where}: nothing feeds its inputs {sorted(inputs - ENGINE_INPUTS)}")
     if plan.start is not None and inputs & set(TOKEN_INPUTS) != {STAGE_INPUT}:
         raise CutRefused(f"{where}: it still needs the tokens")
     for kind in ("ReadValue", "Assign"):

@@ -17,8 +17,8 @@ LOGIT_ROWS = "logit_rows"
 def gather_rows(head_input: ov.Output, hidden: int) -> ov.Node:
     """Let everything behind `head_input` [batch, rows, hidden] see [1, n, hidden]; return the Parameter.
 
-    The new Parameter `logit_rows` i64 [n] indexes the flattened [batch * rows]. Raises CutRefused when something
-    asks for the shape of the tensor, since that shape changes.
+    The new Parameter `logit_rows` i64 [n] indexes the flattened [batch * rows]. Raises CutRefused when
+    something asks for the shape of the tensor, since that shape changes.
     """
     consumers = list(head_input.get_target_inputs())
     if any(consumer.get_node().get_type_name() == "ShapeOf" for consumer in consumers):

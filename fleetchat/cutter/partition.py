@@ -18,9 +18,10 @@ def partition(
 ) -> tuple[LayerRange, ...]:
     """Split the layers into `stages` consecutive ranges with the least possible largest stage cost.
 
-    `embedding_cost` counts on the first stage, `head_cost` on the last. Among the best splits the one is taken
-    whose stages are filled from the front. Every layer is in exactly one range, in order; every range has at
-    least one layer. Raises CutRefused when there are fewer layers than stages, or less than one stage.
+    `embedding_cost` counts on the first stage, `head_cost` on the last. Among the best splits the one is
+    taken whose stages are filled from the front. Every layer is in exactly one range, in order; every range
+    has at least one layer. Raises CutRefused when there are fewer layers than stages, or less than one
+    stage.
     """
     layers = len(layer_costs)
     check_stage_count(layers, stages)
@@ -56,7 +57,10 @@ def check_ranges(ranges: Sequence[LayerRange], layers: int) -> tuple[LayerRange,
 
 
 def ranges_from_counts(counts: Sequence[int], layers: int) -> tuple[LayerRange, ...]:
-    """Turn layers per stage, such as (18, 12), into ranges; raise CutRefused unless they add up to `layers`."""
+    """Turn layers per stage, such as (18, 12), into ranges.
+
+    Raises CutRefused unless they add up to `layers`.
+    """
     if not counts or min(counts) < 1:
         raise CutRefused(f"every stage needs a layer: {list(counts)}")
     if sum(counts) != layers:

@@ -1,8 +1,9 @@
 """What one stage is made of, decided before the graph is touched. Pure, except for its errors.
 
-A stage recomputes everything that depends on neither tokens nor states. What it cannot have is the *shape* of a
-tensor that lives in another stage; the whole model asks for such shapes with ShapeOf (the batch and length of
-layer 0's keys, say). Each of these *foreign* ShapeOf is redirected to a tensor of this stage of the same shape.
+A stage recomputes everything that depends on neither tokens nor states. What it cannot have is the *shape*
+of a tensor that lives in another stage; the whole model asks for such shapes with ShapeOf (the batch and
+length of layer 0's keys, say). Each of these *foreign* ShapeOf is redirected to a tensor of this stage of
+the same shape.
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ class _TargetFinder:
                 if self.view[index].kind == kind and index in self.own
             ]
             if not following:
-                raise CutRefused(f"no {kind} follows the state of layer {self.own_layers[0]} as in other layers")
+                raise CutRefused(
+                    f"no {kind} follows the state of layer {self.own_layers[0]} as in other layers"
+                )
             node = following[0]
         return self._same_pattern(source, node)
 
@@ -155,7 +158,9 @@ class _TargetFinder:
             ]
             if alike:
                 return next((name for name in alike if self._state_shape(name) == wanted), alike[0])
-        raise CutRefused(f"layers {self.own_layers[0]} to {self.own_layers[-1]} have no state like {foreign!r}")
+        raise CutRefused(
+            f"layers {self.own_layers[0]} to {self.own_layers[-1]} have no state like {foreign!r}"
+        )
 
     def _state_shape(self, variable: str) -> Shape:
         shape = self.view[self.view.read_values[variable]].shape

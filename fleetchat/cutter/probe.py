@@ -20,7 +20,7 @@ class Axis(Enum):
     BATCH_TIMES_ROWS = 21
 
 
-# The mask is longer than the rows, so that a size that counts past tokens (11 or 18) is told from one of rows.
+# The mask is longer than the rows: a size that counts past tokens (11 or 18) is told from one of rows.
 _MASK_LENGTH = 18
 
 
@@ -29,8 +29,8 @@ def activation_sizes(
 ) -> dict[int, tuple[int | Axis, ...]]:
     """Sizes of the outputs of nodes `sources`, each a number or what it depends on.
 
-    `read` gives a fresh model of the viewed file. Raises CutRefused for a size that is neither batch, rows nor
-    their product.
+    `read` gives a fresh model of the viewed file. Raises CutRefused for a size that is neither batch, rows
+    nor their product.
     """
     wanted = list(dict.fromkeys(sources))
     if not wanted:
@@ -42,7 +42,9 @@ def activation_sizes(
     probed.reshape({parameter.output(0): _probe_shape(parameter) for parameter in probed.get_parameters()})
     return {
         index: tuple(map(_meaning, before, result.get_output_partial_shape(0)))
-        for index, result, before in zip(wanted, results, [view[index].shape or () for index in wanted], strict=True)
+        for index, result, before in zip(
+            wanted, results, [view[index].shape or () for index in wanted], strict=True
+        )
     }
 
 

@@ -26,8 +26,9 @@ class NodeView:
     """One operation.
 
     `kind` is its type, `sources` are the nodes that feed its inputs, `shape` and `real` describe its only
-    output (shape None: several outputs, or unknown rank). `names` are tensor names, given for Parameters only.
-    `weight_bytes` and `weight_values` are above 0 for Constants only, `scalar` is the number in a Constant of one.
+    output (shape None: several outputs, or unknown rank). `names` are tensor names, given for Parameters
+    only. `weight_bytes` and `weight_values` are above 0 for Constants only, `scalar` is the number in a
+    Constant of one.
     """
 
     kind: str
@@ -44,7 +45,8 @@ class NodeView:
     def value_sources(self) -> tuple[int, ...]:
         """The nodes whose *values* this node's value depends on.
 
-        A ShapeOf sees a shape only. A ReadValue's value is its state; the initialiser only shapes it after a reset.
+        A ShapeOf sees a shape only. A ReadValue's value is its state; the initialiser only shapes it after
+        a reset.
         """
         return () if self.kind in ("ShapeOf", "ReadValue") else self.sources
 

@@ -1,8 +1,8 @@
 """Does the model's attention look back over a sliding window, and how far.
 
-A rollback by mask is wrong past a window, because the window counts physical cells. The graph does not name its
-window, so it is found in two steps: numbers that the attention masks are computed with are candidates, and a mask
-computed at a length beyond the candidate shows whether it really is one.
+A rollback by mask is wrong past a window, because the window counts physical cells. The graph does not name
+its window, so it is found in two steps: numbers that the attention masks are computed with are candidates,
+and a mask computed at a length beyond the candidate shows whether it really is one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _STATE = "state"  # prefix of the input names
 def find_window(core: ov.Core, read: Callable[[], ov.Model], view: GraphView) -> int:
     """The smallest sliding window in tokens; 0 when no attention mask shows one.
 
-    Models whose attention is not a ScaledDotProductAttention, or that window without a mask, are not looked into.
+    Models whose attention is not a ScaledDotProductAttention, or that window without a mask, are not looked
+    into.
     """
     masks = mask_nodes(view)
     windows = [
@@ -51,7 +52,9 @@ def window_candidates(view: GraphView, mask: int) -> tuple[int, ...]:
     """Whole numbers that the mask's value depends on and that could be a window."""
     reached = value_reach(view, [mask], lambda index: False)
     numbers = {abs(scalar) for index in reached if (scalar := view[index].scalar) is not None}
-    return tuple(sorted(int(n) for n in numbers if n.is_integer() and _SMALLEST_WINDOW <= n <= _LARGEST_WINDOW))
+    return tuple(
+        sorted(int(n) for n in numbers if n.is_integer() and _SMALLEST_WINDOW <= n <= _LARGEST_WINDOW)
+    )
 
 
 def _windows_of(
@@ -72,7 +75,8 @@ def _windows_of(
 def _mask_model(model: ov.Model, view: GraphView, mask: int) -> ov.Model:
     """Only the mask. The states whose length it asks for become inputs, named after what they stand for."""
     nodes = nodes_like(view, model)
-    reached, waiting, parameters = {mask}, [mask], []
+    reached, waiting = {mask}, [mask]
+    parameters: list[ov.Node] = []
     while waiting:
         index = waiting.pop()
         if view[index].kind == "ReadValue":
