@@ -146,10 +146,14 @@ def finish_note(answer: Answer, *, context: int) -> str | None:
     """Why an answer is not whole, in words; None when the model ended it by itself."""
     match answer.finish_reason:
         case FinishReason.LENGTH:
-            return f"the answer was cut after {answer.completion_tokens:,} tokens (--max-tokens)"
+            return f"the answer was cut after {_tokens(answer)} (--max-tokens)"
         case FinishReason.CONTEXT:
             return f"the answer was cut: the context of {context:,} tokens is full (--context)"
         case FinishReason.CANCELLED:
-            return f"stopped after {answer.completion_tokens:,} tokens"
+            return f"stopped after {_tokens(answer)}"
         case _:
             return None
+
+
+def _tokens(answer: Answer) -> str:
+    return "1 token" if answer.completion_tokens == 1 else f"{answer.completion_tokens:,} tokens"

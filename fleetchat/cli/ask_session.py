@@ -1,0 +1,172 @@
+"""Asking the planned turns of an open fleet, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fleetchat.chat.sanitise import Sanitiser
+from fleetchat.cli.ask_output import AnswerWriter, Progress
+from fleetchat.cli.ask_report import Answered, finish_note
+from fleetchat.cli.ask_turns import turn_seed
+from fleetchat.errors import FleetchatError, FleetError
+from fleetchat.fleet.coordinator import FleetSession
+from fleetchat.fleet.reply import TextDecoder
+from fleetchat.fleet.session import GenerationRequest, SamplingSettings
+from fleetchat.fleet.telemetry import Answer, FinishReason
+
+FINAL = {FinishReason.CANCELLED, FinishReason.ERROR}  # endings after which no further turn is asked
+
+
+class Conversation(Protocol):
+    """Turns in, token ids out (fleetchat.chat.conversation)."""
+
+    def ask(self, prompt: str) -> tuple[int, ...]: ...
+
+    def answered(self, text: str, token_ids: tuple[int, ...]) -> None: ...
+
+
+class OpenFleet(Protocol):
+    """The part of `fleet.coordinator.Fleet` that is used here."""
+
+    def new_session(self) -> FleetSession: ...
+
+    async def generate(
+        self,
+        session: FleetSession,
+        request: GenerationRequest,
+        decoder: TextDecoder,
+        *,
+        on_text: Callable[[str], None],
+        on_prefill: Callable[[int, int], None],
+    ) -> Answer: ...
+
+    async def close_session(self, session: FleetSession) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySettings:
+    """What holds for every reply. `seed` None takes random ones."""
+
+    sampling: SamplingSettings
+    seed: int | None
+    max_tokens: int
+    stop_ids: frozenset[int]
+    stop_strings: tuple[str, ...]
+    context: int  # positions
+    new_decoder: Callable[[], TextDecoder]
+
+    def request(self, prompt_ids: tuple[int, ...], turn: int) -> GenerationRequest:
+        """The request for a turn, counted from 0."""
+        return GenerationRequest(
+            token_ids=prompt_ids,
+            sampling=self.sampling,
+            seed=turn_seed(self.seed, turn),
+            max_tokens=self.max_tokens,
+            stop_ids=self.stop_ids,
+            stop_strings=self.stop_strings,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A conversation whose first prompt is rendered, so that a wrong one is told before a fleet starts."""
+
+    conversation: Conversation
+    first_ids: tuple[int, ...]
+    turns: tuple[str, ...]
+
+
+def open_conversations(plan: Sequence[tuple[str, ...]], new: Callable[[], Conversation]) -> list[Opened]:
+    """One conversation for each entry of the plan. Raises PromptError."""
+    opened = []
+    for turns in plan:
+        conversation = new()
+        opened.append(Opened(conversation, conversation.ask(turns[0]), turns))
+    return opened
+
+
+class Asking:
+    """Asks everything once. `answers` grows; `failure` is the first thing that failed."""
+
+    def __init__(
+        self, fleet: OpenFleet, settings: ReplySettings, progress: Progress, writer: AnswerWriter | None
+    ) -> None:
+        """`writer` None streams nothing."""
+        self._fleet = fleet
+        self._settings = settings
+        self._progress = progress
+        self._writer = writer
+        self._session: FleetSession | None = None
+        self._stopped = False
+        self.answers: list[Answered] = []
+        self.failure: FleetchatError | None = None
+
+    def stop(self) -> None:
+        """End the running reply with its text kept, and ask no more."""
+        self._stopped = True
+        if self._session is not None:
+            self._session.stop()
+
+    async def run(self, conversations: Sequence[Opened]) -> None:
+        """Ask until the end or `stop`. A conversation that fails does not keep the others from going on."""
+        for number, opened in enumerate(conversations):
+            if self._stopped:
+                break
+            try:
+                await self._converse(number, opened)
+            except FleetchatError as failure:
+                self._note_failure(failure)
+        self._progress.clear()
+
+    async def _converse(self, number: int, opened: Opened) -> None:
+        session = self._session = self._fleet.new_session()
+        try:
+            for turn, text in enumerate(opened.turns):
+                prompt_ids = opened.first_ids if turn == 0 else opened.conversation.ask(text)
+                answer = await self._reply(session, self._settings.request(prompt_ids, turn))
+                self.answers.append(Answered(number, turn, answer))
+                self._say_how_it_ended(answer)
+                if self._stopped or answer.finish_reason in FINAL:
+                    break
+                opened.conversation.answered(answer.text, answer.token_ids)
+        finally:
+            await self._fleet.close_session(session)
+
+    async def _reply(self, session: FleetSession, request: GenerationRequest) -> Answer:
+        sanitiser = Sanitiser()
+        if self._writer is not None and self.answers:
+            self._writer.separate()
+
+        def show(text: str) -> None:
+            self._progress.clear()
+            if self._writer is not None:
+                self._writer.put(sanitiser.push(text))
+
+        answer = await self._fleet.generate(
+            session, request, self._settings.new_decoder(), on_text=show, on_prefill=self._show_prefill
+        )
+        if self._writer is not None:
+            self._writer.end_answer()
+            await self._writer.flush()  # on a terminal, what stderr says next comes after it
+        return answer
+
+    def _show_prefill(self, done: int, total: int) -> None:
+        self._progress.passing(f"reading the prompt: {done:,} of {total:,} tokens")
+
+    def _say_how_it_ended(self, answer: Answer) -> None:
+        self._progress.clear()
+        note = finish_note(answer, context=self._settings.context)
+        if note is not None:
+            self._progress.say(note)
+        if answer.finish_reason is FinishReason.ERROR:
+            message, hint = answer.error or ("the reply failed", "")
+            self._note_failure(FleetError(message, hint=hint or None))
+
+    def _note_failure(self, failure: FleetchatError) -> None:
+        """The first failure is raised in the end; what fails after it is said here."""
+        if self.failure is None:
+            self.failure = failure
+        else:
+            self._progress.say(f"error: {failure.message}")
