@@ -198,6 +198,8 @@ class Link:
             chunk = await self._stream.receive_some(wanted)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             await self._lose("broke the link")
+        if not chunk and self._connection.mid_frame:
+            await self._lose("broke the link inside a frame")
         self._connection.receive_data(chunk)
         self.bytes_received += len(chunk)
         self.last_heard = trio.current_time()

@@ -37,6 +37,11 @@ class ReceiveBuffer:
         """Exactly `count` bytes, or None when they are not all there yet."""
         if self._size < count:
             return None
+        if count <= len(self._chunks[0]):
+            first = self._chunks[0]
+            self._chunks[0] = first[count:]
+            self._size -= count
+            return bytes(first[:count])
         taken = bytearray(count)
         self.read_into(memoryview(taken))
         return bytes(taken)
@@ -46,7 +51,7 @@ class ReceiveBuffer:
         filled = 0
         while self._chunks and filled < len(target):
             chunk = self._chunks[0]
-            count = min(len(chunk), len(target) - filled)
+            count = min(len(chunk), len(target) - filled)  # 0 when `take` used a chunk up
             target[filled : filled + count] = chunk[:count]
             filled += count
             if count == len(chunk):

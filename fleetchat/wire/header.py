@@ -20,6 +20,7 @@ TAG_BYTES = 16
 NO_TAG = bytes(TAG_BYTES)  # of handshake frames: there is no connection key yet
 
 _FIELDS = struct.Struct("<4sBBHIIII")
+_KINDS = {kind.value: kind for kind in Kind}
 _NUMBER = struct.Struct("<BQ")
 UNTAGGED_BYTES = _FIELDS.size
 HEADER_BYTES = UNTAGGED_BYTES + TAG_BYTES
@@ -49,10 +50,9 @@ def parse_header(encoded: bytes) -> Header:
     """Parse HEADER_BYTES bytes. Raises RemoteProtocolError on a wrong magic or an unknown kind."""
     magic, version, kind, flags, epoch, sequence, slices, length = _FIELDS.unpack_from(encoded)
     check_magic(magic)
-    try:
-        known = Kind(kind)
-    except ValueError:
-        raise RemoteProtocolError(f"frame of unknown kind {kind}") from None
+    known = _KINDS.get(kind)
+    if known is None:
+        raise RemoteProtocolError(f"frame of unknown kind {kind}")
     return Header(
         version, known, flags, epoch, sequence, slices, length, encoded[UNTAGGED_BYTES:HEADER_BYTES]
     )

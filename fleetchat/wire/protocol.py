@@ -68,6 +68,7 @@ class Connection:
 
     def __init__(self, side: Side, handshake: Handshake) -> None:
         self._side = side
+        self._their_side = side.other
         self._handshake: Handshake | None = handshake
         self._state = State.HANDSHAKE
         self._limits = INITIAL_LIMITS
@@ -221,9 +222,9 @@ class Connection:
         """Everything that is known to be wrong before the body is allocated."""
         if header.version != PROTOCOL_VERSION:
             raise RemoteProtocolError(f"frame of protocol version {header.version}")
-        if self._side.other in self._goodbye:
+        if self._their_side in self._goodbye:
             raise RemoteProtocolError(f"{header.kind.name} after GOODBYE")
-        if not is_legal(self._state, self._side.other, header.kind):
+        if not is_legal(self._state, self._their_side, header.kind):
             raise RemoteProtocolError(f"{header.kind.name} must not come on {self._state.value}")
         check_header(header, self._limits)
 
@@ -255,14 +256,14 @@ class Connection:
     def _finish_frame(self, header: Header, body: bytearray) -> Frame:
         frame = decode(header, body, self._limits)
         self._check_reopening(frame, RemoteProtocolError)
-        self._advance(self._side.other, header.kind, frame)
+        self._advance(self._their_side, header.kind, frame)
         self.last_frame_bytes = HEADER_BYTES + header.length
         return frame
 
     def _finish_handshake(self, agreement: Agreement) -> HandshakeDone:
         keys = (agreement.dialler_key, agreement.listener_key)
         self._our_tags = Tagger(keys[self._side], self._side)
-        self._their_tags = Tagger(keys[self._side.other], self._side.other)
+        self._their_tags = Tagger(keys[self._their_side], self._their_side)
         self._state = first_state(agreement.purpose)
         return HandshakeDone(agreement.purpose, agreement.their_version)
 
