@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import argparse
 import io
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fleetchat.child import child_environment
 from fleetchat.cli.ask import SETTINGS, read_stdin
 from fleetchat.cli.ask_turns import Asked, Entry
 from fleetchat.cli.main import build_parser, main
@@ -130,3 +132,16 @@ def test_a_closed_stdin_is_no_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="there is no prompt"):
         read_stdin()
+
+
+def test_the_asking_process_loads_no_model_library() -> None:
+    """They cost seconds and hundreds of megabytes; peers and builds load what they need."""
+    code = (
+        "import sys, fleetchat.cli.ask_job, tokenizers, jinja2.sandbox\n"
+        "heavy = {'torch', 'transformers', 'openvino', 'openvino_genai', 'optimum', 'textual', 'gguf'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=child_environment()
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
