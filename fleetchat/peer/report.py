@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-import psutil
-
 from fleetchat import __version__
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.engine.interface import EngineTraits
+from fleetchat.engine.memory import available_memory, resident_memory
 from fleetchat.peer.queue import WINDOW
 from fleetchat.wire.frames import MAX_SESSIONS_IN_STATS, Ready, SessionStats, Stats
 
@@ -20,7 +19,7 @@ def describe_ready(traits: EngineTraits, manifest: Manifest, *, cells: int, devi
         fleetchat=__version__,
         openvino=_openvino_version(),
         device=device,
-        memory_free=psutil.virtual_memory().available,
+        memory_free=available_memory(),
         cells=cells,
         window=WINDOW,
         engine=traits.name,
@@ -46,7 +45,7 @@ def describe_stats(
         cells_used=sum(session.live + session.dead for session in sessions),
         queue_length=queue_length,
         batches=batches,
-        memory_resident=psutil.Process().memory_info().rss,
+        memory_resident=resident_memory(),
         next_round_trip_us=next_round_trip_us,
         dropped_frames=dropped_frames,
     )

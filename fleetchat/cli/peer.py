@@ -1,0 +1,210 @@
+"""`fleetchat peer`: serve shards to the chats that hold the key."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleetchat.errors import ConfigError, FleetchatError, InputError
+
+if TYPE_CHECKING:
+    from fleetchat.ids import Address
+    from fleetchat.peer.serve import PeerOptions
+
+DEFAULT_LISTEN = "127.0.0.1:7077"
+
+
+def register(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "peer",
+        help="serve shards of models to chats on this or other machines",
+        description="Serve shards to the chats that hold the key. Without --key-file the key is fleet.key "
+        "in the configuration folder, made at the first start, and only this machine is listened to.",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default=DEFAULT_LISTEN,
+        help=f"where to listen (default {DEFAULT_LISTEN}; 0.0.0.0:PORT for all networks)",
+    )
+    parser.add_argument("--key-file", metavar="FILE", type=Path, help="the fleet's shared key")
+    parser.add_argument("--device", default="CPU", help="OpenVINO device (default CPU)")
+    parser.add_argument(
+        "--threads", metavar="N", type=int, help="inference threads (default: the cores of this process)"
+    )
+    parser.add_argument(
+        "--kv-cells", metavar="N", type=int, help="KV cells for each stage (default: from the free memory)"
+    )
+    parser.add_argument("--store", metavar="DIR", type=Path, help="where the built shards are")
+    parser.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--log", metavar="FILE", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--cores", metavar="N,N", help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal ends it."""
+    for name in ("threads", "kv_cells"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    return _run_embedded(options) if options.embedded else _run_standing(options)
+
+
+def _run_standing(options: argparse.Namespace) -> int:
+    """A peer that a person started."""
+    from fleetchat.config.address import parse_address
+
+    address = parse_address(options.listen, lowest_port=0)
+    key, key_file = find_key(address, options.key_file)
+    _log_to_stderr()
+    _pin(options)
+
+    def announce(bound: Address) -> None:
+        for line in announcement(bound, key_file):
+            print(line, flush=True)
+
+    return _serve(address, _peer_options(options, key), options, announce)
+
+
+def _run_embedded(options: argparse.Namespace) -> int:
+    """A stage of the chat process that started this one; see `fleetchat/peer/embedded.py`."""
+    import signal
+
+    from fleetchat.ids import Address
+    from fleetchat.peer import embedded
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if options.log is not None:
+        embedded.log_to(options.log)
+    try:
+        _pin(options)
+        key = embedded.read_key_line(sys.stdin)
+        embedded.end_with_parent(sys.stdin)
+
+        def announce(bound: Address) -> None:
+            embedded.announce(sys.stdout, port=bound.port)
+
+        address = Address("127.0.0.1", 0)
+        return _serve(address, _peer_options(options, key), options, announce)
+    except FleetchatError as error:
+        embedded.announce_failure(sys.stdout, error)
+        raise
+
+
+def _serve(address: Address, peer: PeerOptions, options: argparse.Namespace, announce: Any) -> int:
+    from fleetchat.cutter.store import Store
+    from fleetchat.paths import store_folder
+    from fleetchat.peer.engines import create_engine
+    from fleetchat.peer.process import inference_runs, run_peer
+
+    store = Store(options.store or store_folder())
+    code = run_peer(address, peer, store=store, engine_factory=create_engine, on_listening=announce)
+    if inference_runs():  # a long prefill: the interpreter must not be taken down under it
+        sys.stdout.flush()
+        os._exit(code)
+    return int(code)
+
+
+def _peer_options(options: argparse.Namespace, key: bytes) -> PeerOptions:
+    from fleetchat.peer.serve import PeerOptions
+
+    threads = options.threads or _cores_of_process()
+    return PeerOptions(key=key, device=options.device, threads=threads, cells=options.kv_cells)
+
+
+def find_key(address: Address, key_file: Path | None) -> tuple[bytes, Path]:
+    """The shared key and its file. Raises InputError: beyond this machine a key file must be named."""
+    from fleetchat.keys import KEY_FILE_NAME, load_or_create_key, read_key
+    from fleetchat.paths import config_folder
+
+    if key_file is not None:
+        return read_key(key_file), key_file.absolute()
+    if not is_loopback(address.host):
+        raise InputError(
+            f"{address} can be reached from other machines: name the fleet's key with --key-file",
+            hint="`fleetchat fleet key FILE` makes one; every machine of the fleet gets the same file",
+        )
+    path = config_folder() / KEY_FILE_NAME
+    return load_or_create_key(path), path
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address. Unknown names are taken for reachable ones."""
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def announcement(bound: Address, key_file: Path) -> list[str]:
+    """Where the peer listens, and the lines of fleet.toml that use it."""
+    from fleetchat.ids import Address
+
+    reachable = Address(_own_address(bound.host), bound.port)
+    return [
+        f"listening on {bound}",
+        "to use it, add to fleet.toml of the chat:",
+        "",
+        "[fleet]",
+        'mode = "peers"',
+        f"key_file = {_toml_text(str(key_file))}",
+        "",
+        "[[fleet.peers]]",
+        f"address = {_toml_text(str(reachable))}",
+    ]
+
+
+def _toml_text(text: str) -> str:
+    """A TOML string; a literal one for Windows paths, which stay readable so."""
+    import json
+
+    plain = text.isprintable() and "\\" in text and "'" not in text
+    return f"'{text}'" if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _own_address(host: str) -> str:
+    """What other machines call this one, when all addresses are listened on. Sends nothing."""
+    import ipaddress
+    import socket
+
+    if not ipaddress.ip_address(host.split("%")[0]).is_unspecified:
+        return host
+    family, outside = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((outside, 9))  # a route is looked up, no packet leaves
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()
+
+
+def _pin(options: argparse.Namespace) -> None:
+    from fleetchat.peer.embedded import pin_to
+
+    if options.cores is None:
+        return
+    try:
+        cores = frozenset(int(number) for number in options.cores.split(","))
+        pin_to(cores)
+    except (ValueError, OSError):
+        raise ConfigError(f"--cores {options.cores}: not a list of cores of this machine") from None
+
+
+def _cores_of_process() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _log_to_stderr() -> None:
+    """Who connects, who is refused and why: one line each, never a word of a chat."""
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
