@@ -99,7 +99,7 @@ class StageEngine(Protocol):
         ...
 
     def fork(self, new: SessionKey, source: SessionKey, length: int) -> None:
-        """Share the first `length` cells of `source`. Raises SliceFailed("unsupported") when `can_fork` is False."""
+        """Share the first `length` cells of `source`. Raises SliceFailed("unsupported") unless `can_fork`."""
         ...
 
     def forget(self, key: SessionKey) -> None:

@@ -20,11 +20,6 @@ class Precision(StrEnum):
     EXACT = "exact"
     FAST = "fast"
 
-    @property
-    def kv_bits(self) -> int:
-        """Bits that one stored key or value scalar takes, scales not counted."""
-        return 32 if self is Precision.EXACT else 8
-
 
 def openvino_config(precision: Precision | str, threads: int, *, device: str = "CPU") -> dict[str, object]:
     """The full property set for one `compile_model`.
