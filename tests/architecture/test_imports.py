@@ -19,9 +19,10 @@ LOADED = """
 import json, sys
 from fleetchat.cli.main import main
 try:
-    main(sys.argv[1:])
+    code = main(sys.argv[1:])
 except SystemExit as leaving:
-    assert leaving.code == 0
+    code = leaving.code
+assert code == 0, code
 print()
 print(json.dumps(sorted(name for name in sys.modules if "." not in name)))
 """
