@@ -27,6 +27,7 @@ from fleetchat.wire.frames import (
     AttachRole,
     Error,
     FaultCode,
+    Frame,
     Goodbye,
     NotYet,
     Open,
@@ -113,17 +114,20 @@ async def open_chain(opening: Opening, addresses: list[Address]) -> AsyncIterato
     """
     chain = Chain(stages_of(opening.options, addresses))
     controls: list[Link] = []
+    links: list[Link] = []
     async with open_tasks() as nursery:
         try:
-            await _connect_all(opening, chain, controls, nursery)
+            await _connect_all(opening, chain, controls, links, nursery)
             yield chain
         finally:
             with trio.CancelScope(shield=True):
-                await _take_leave(controls)
+                await _take_leave(controls, links)
             nursery.cancel_scope.cancel()
 
 
-async def _connect_all(opening: Opening, chain: Chain, controls: list[Link], nursery: trio.Nursery) -> None:
+async def _connect_all(
+    opening: Opening, chain: Chain, controls: list[Link], links: list[Link], nursery: trio.Nursery
+) -> None:
     readiness = _Readiness(opening, chain)
     for stage in chain.stages:
         link = await _dial(opening, stage, Purpose.CONTROL)
@@ -135,7 +139,7 @@ async def _connect_all(opening: Opening, chain: Chain, controls: list[Link], nur
         nursery.start_soon(_keep_pinging, link)
     largest = max(entry.bin.size for entry in opening.options.manifest.stages)
     with trio.move_on_after(load_deadline(largest)) as deadline:
-        upstream, returning = await _attach_both(opening, chain)
+        upstream, returning = await _attach_both(opening, chain, links)
         await readiness.wait()
     if deadline.cancelled_caught:
         waiting = [stage.title for stage in chain.stages if stage.ready is None]
@@ -183,10 +187,12 @@ async def _dial(opening: Opening, stage: Stage, purpose: Purpose) -> Link:
         ) from failure
 
 
-async def _attach_both(opening: Opening, chain: Chain) -> tuple[Link, Link]:
+async def _attach_both(opening: Opening, chain: Chain, links: list[Link]) -> tuple[Link, Link]:
     first, last = chain.stages[0], chain.stages[-1]
     upstream = await _attach(opening, chain, first, AttachRole.UPSTREAM)
+    links.append(upstream)
     returning = await _attach(opening, chain, last, AttachRole.RETURN)
+    links.append(returning)
     return upstream, returning
 
 
@@ -195,8 +201,9 @@ async def _attach(opening: Opening, chain: Chain, stage: Stage, role: AttachRole
         while True:
             chain.check()
             link = await _dial(opening, stage, Purpose.DATA)
-            await link.send(Attach(chain.identity, chain.epoch, StageIndex(stage.index), role))
-            answer = await link.receive()
+            answer = await _ask_to_attach(
+                link, Attach(chain.identity, chain.epoch, StageIndex(stage.index), role)
+            )
             if isinstance(answer, Attached):
                 opened = opening.frame(chain, stage)
                 into = role is AttachRole.UPSTREAM
@@ -215,6 +222,15 @@ async def _attach(opening: Opening, chain: Chain, stage: Stage, role: AttachRole
     )
 
 
+async def _ask_to_attach(link: Link, attach: Attach) -> Frame:
+    try:
+        await link.send(attach)
+        return await link.receive()
+    except BaseException:
+        await link.aclose()
+        raise
+
+
 async def _read_control(link: Link, stage: Stage, chain: Chain, readiness: _Readiness) -> None:
     try:
         while True:
@@ -231,9 +247,7 @@ async def _read_control(link: Link, stage: Stage, chain: Chain, readiness: _Read
                 case Error():
                     _fail(chain, stage, refused(stage, frame))
                 case Goodbye():
-                    _fail(
-                        chain, stage, PeerLost(f"{stage.place} left: {frame.reason}")
-                    )
+                    _fail(chain, stage, PeerLost(f"{stage.place} left: {frame.reason}"))
                 case _:
                     raise ProtocolError(
                         f"stage {stage.index} sent {type(frame).__name__} on its control link"
@@ -251,6 +265,10 @@ def refused(stage: Stage, error: Error) -> FleetError:
 
 
 def _named(failure: FleetError, stage: Stage) -> FleetError:
+    """The same failure with its stage; what a link says begins with the address already."""
+    address = str(stage.address)
+    if failure.message.startswith(address):
+        return type(failure)(stage.place + failure.message.removeprefix(address), hint=failure.hint)
     return type(failure)(f"{stage.place}: {failure.message}", hint=failure.hint)
 
 
@@ -307,12 +325,12 @@ async def _note_network(upstream: Link, returning: Link, chain: Chain) -> None:
                 following.record.network_ms.add(now, stage.stats.next_round_trip_us / 2000)
 
 
-async def _take_leave(controls: list[Link]) -> None:
+async def _take_leave(controls: list[Link], links: list[Link]) -> None:
     with trio.move_on_after(1.0):
         for link in controls:
             try:
                 await link.send(Goodbye("the coordinator is done"))
             except (PeerLost, ProtocolError):
                 continue
-    for link in controls:
+    for link in (*controls, *links):
         await link.aclose()

@@ -174,7 +174,8 @@ class ChainService:
         while True:
             if stage.step != reported:
                 reported = stage.step
-                await self._report(Progress(*reported))
+                with trio.CancelScope(shield=True):  # a half-sent frame would end the control link
+                    await self._report(Progress(*reported))
             await trio.sleep(PROGRESS_INTERVAL)
 
     async def _connect_next(self, tasks: trio.Nursery) -> None:

@@ -1,0 +1,144 @@
+"""A whole fleet in one process: real peers on loopback sockets, fake engines behind them.
+
+The reply depends on session and position alone (`tests.fakes.engine`), so a lost, doubled or foreign
+token fails at once, without a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from fleetchat.cutter.manifest import Manifest
+from fleetchat.engine.interface import StageEngine
+from fleetchat.fleet.coordinator import Fleet
+from fleetchat.fleet.opening import Opening, open_chain
+from fleetchat.fleet.options import FleetOptions, PeerSpec
+from fleetchat.fleet.session import GenerationRequest, SamplingSettings
+from fleetchat.ids import Address, BuildKey
+from fleetchat.peer.loading import EngineRequest
+from fleetchat.peer.serve import PeerOptions, serve
+from tests.fakes.engine import FakeEngine, Mischief, Oracle, by_position
+from tests.peer.builders import manifest
+
+KEY = bytes(range(32))
+
+
+class Letters:
+    """Decodes the fake engine's tokens: ASCII."""
+
+    def push(self, token_id: int) -> str:
+        return chr(token_id)
+
+    def finish(self) -> str:
+        return ""
+
+
+@dataclass
+class FakeStore:
+    """Holds one build in name only."""
+
+    build: Manifest
+
+    def builds(self) -> Sequence[Manifest]:
+        return [self.build]
+
+    def find(self, build_key: BuildKey) -> Manifest | None:
+        return self.build if build_key == self.build.build_key else None
+
+    def stage_xml(self, manifest: Manifest, index: int) -> Path:
+        return Path(f"stage-{index}.xml")
+
+    def verify(self, manifest: Manifest, stage: int | None = None) -> None:
+        """Nothing to verify."""
+
+
+@dataclass
+class FakeFleet:
+    """What a test gets: the fleet, and the engines to look at."""
+
+    fleet: Fleet
+    engines: list[FakeEngine]
+    peers: list[trio.CancelScope] = field(default_factory=list)  # cancel one: that peer dies
+
+
+@asynccontextmanager
+async def fake_fleet(
+    stages: int = 2,
+    *,
+    oracle: Oracle = by_position,
+    context: int = 64,
+    cells: int = 1 << 16,
+    mischief: Sequence[Mischief] | None = None,
+    key: bytes = KEY,
+    peer_key: bytes = KEY,
+    asked_manifest: Manifest | None = None,
+) -> AsyncIterator[FakeFleet]:
+    """`mischief` has an entry a stage. `asked_manifest` is what the coordinator believes in."""
+    build = manifest(stages, context=context)
+    engines = [
+        FakeEngine(
+            stage, stages, oracle=oracle, cells=cells, mischief=mischief[stage] if mischief else Mischief()
+        )
+        for stage in range(stages)
+    ]
+    async with trio.open_nursery() as nursery:
+        addresses, scopes = [], []
+        for engine in engines:
+            scope = trio.CancelScope()
+            addresses.append(await nursery.start(_serve_one, engine, build, peer_key, scope))
+            scopes.append(scope)
+        options = FleetOptions(
+            manifest=asked_manifest or build,
+            store_root=Path("unused"),
+            peers=tuple(PeerSpec(address) for address in addresses),
+            precision="fast",
+            kv="masked",
+            context=context,
+            connect_deadline=2.0,
+        )
+        try:
+            async with open_chain(Opening(options, key, lambda line: None), addresses) as chain:
+                yield FakeFleet(Fleet(options, chain), engines, scopes)
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def _serve_one(
+    engine: FakeEngine,
+    build: Manifest,
+    key: bytes,
+    scope: trio.CancelScope,
+    task_status: trio.TaskStatus[Address],
+) -> None:
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+
+    def make(request: EngineRequest) -> StageEngine:
+        return engine
+
+    with scope:
+        task_status.started(Address(*listeners[0].socket.getsockname()[:2]))
+        await serve(listeners, PeerOptions(key), store=FakeStore(build), engine_factory=make)
+
+
+def request(
+    token_ids: Sequence[int],
+    *,
+    max_tokens: int = 1000,
+    stop_ids: Sequence[int] = (),
+    stop_strings: Sequence[str] = (),
+    temperature: float = 0.0,
+    seed: int = 1,
+) -> GenerationRequest:
+    return GenerationRequest(
+        token_ids=tuple(token_ids),
+        sampling=SamplingSettings(temperature=temperature),
+        seed=seed,
+        max_tokens=max_tokens,
+        stop_ids=frozenset(stop_ids),
+        stop_strings=tuple(stop_strings),
+    )
