@@ -23,6 +23,7 @@ from fleetchat.errors import (
 from fleetchat.ids import Address
 from fleetchat.transport.sockets import address_of, connect, set_options
 from fleetchat.wire.frames import Frame, Limits, Ping, Pong
+from fleetchat.wire.handshake import MAX_HANDSHAKE_FRAME
 from fleetchat.wire.protocol import NEED_DATA, Buffers, Closed, Connection, HandshakeDone
 from fleetchat.wire.states import Purpose
 
@@ -64,7 +65,7 @@ class Link:
         self._stream = stream
         self._connection = connection
         self._mid_frame_deadline = mid_frame_deadline
-        self._frame_started: float | None = None
+        self._frame_waited = 0.0  # seconds, for the frame in progress
         self._sending = trio.Lock()
         self._pings: dict[int, int] = {}  # token -> ns when it was sent
         self._next_ping = 0
@@ -98,6 +99,7 @@ class Link:
         Raises LocalProtocolError (nothing was sent, the link is usable), PeerLost.
         """
         async with self._sending:
+            self._check_alive()
             await self._write(self._connection.send(frame))
             await self._write_pongs()
 
@@ -116,7 +118,7 @@ class Link:
             if event is NEED_DATA:
                 await self._read()
                 continue
-            self._frame_started = None
+            self._frame_waited = 0.0
             if isinstance(event, Closed):
                 await self._lose("closed the link")
             elif isinstance(event, Ping):
@@ -129,8 +131,14 @@ class Link:
                 return event
 
     async def ping(self) -> None:
-        """Send one PING; its round trip appears in `round_trips` when `receive` sees the answer."""
+        """Send one PING; its round trip appears in `round_trips` when `receive` sees the answer.
+
+        Does nothing after our GOODBYE. Raises PeerLost.
+        """
         async with self._sending:
+            self._check_alive()
+            if not self._connection.may_send:
+                return
             token = self._next_ping
             self._next_ping += 1
             if len(self._pings) >= _PINGS_KEPT:
@@ -155,7 +163,7 @@ class Link:
         with trio.move_on_after(deadline) as scope:
             await self._write(self._connection.start())
             while not await self._step_handshake():
-                await self._read_chunk()
+                await self._read_chunk(MAX_HANDSHAKE_FRAME)
         if scope.cancelled_caught:
             await self._lose(f"did not finish the handshake within {deadline:g} s")
 
@@ -180,22 +188,23 @@ class Link:
     async def _read(self) -> None:
         """Wait for bytes: without limit between two frames, within a deadline inside one."""
         if not self._connection.mid_frame:
-            await self._read_chunk()
+            await self._read_chunk(self._read_size())
             return
-        now = trio.current_time()
-        if self._frame_started is None:
-            self._frame_started = now
-        patience = self._mid_frame_deadline
-        whole = self._frame_started + patience + self._connection.frame_bytes / SLOWEST_RATE
-        with trio.move_on_at(min(now + patience, whole)) as scope:
-            await self._read_chunk()
+        whole = self._mid_frame_deadline + self._connection.frame_bytes / SLOWEST_RATE
+        patience = min(self._mid_frame_deadline, max(whole - self._frame_waited, 0))
+        started = trio.current_time()
+        with trio.move_on_after(patience) as scope:
+            await self._read_chunk(self._read_size())
+        self._frame_waited += trio.current_time() - started
         if scope.cancelled_caught:
             await self._lose("stalled inside a frame")
 
-    async def _read_chunk(self) -> None:
-        wanted = min(max(self._connection.bytes_missing, _LEAST_READ), _MOST_READ)
+    def _read_size(self) -> int:
+        return min(max(self._connection.bytes_missing, _LEAST_READ), _MOST_READ)
+
+    async def _read_chunk(self, most: int) -> None:
         try:
-            chunk = await self._stream.receive_some(wanted)
+            chunk = await self._stream.receive_some(most)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             await self._lose("broke the link")
         if not chunk and self._connection.mid_frame:
@@ -211,8 +220,7 @@ class Link:
         """
         if not buffers:
             return
-        if self._lost is not None:
-            raise PeerLost(f"{self} {self._lost}")
+        self._check_alive()
         size = sum(len(buffer) for buffer in buffers)
         whole: Buffers = [b"".join(buffers)] if size <= _JOINED else buffers
         try:
@@ -248,6 +256,10 @@ class Link:
         sent = self._pings.pop(pong.token, None)
         if sent is not None:
             self.round_trips.append((time.perf_counter_ns() - sent) // 1000)
+
+    def _check_alive(self) -> None:
+        if self._lost is not None:
+            raise PeerLost(f"{self} {self._lost}")
 
     async def _lose(self, what: str) -> NoReturn:
         await self._end(what)

@@ -33,13 +33,18 @@ async def connect(address: Address, deadline: float) -> trio.SocketStream:
 
 def set_options(stream: trio.SocketStream) -> None:
     """No delay for small frames; keep-alive finds dead hosts on idle links, where the platform has it."""
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
-    for name, value in _KEEP_ALIVE.items():
-        option = getattr(socket, name, None)
-        if option is not None:
-            with suppress(OSError):  # known to Python, unknown to this system
-                stream.setsockopt(socket.IPPROTO_TCP, option, value)
+    options = [
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        *[
+            (socket.IPPROTO_TCP, getattr(socket, name), value)
+            for name, value in _KEEP_ALIVE.items()
+            if hasattr(socket, name)
+        ],
+    ]
+    for level, option, value in options:
+        with suppress(OSError):  # unknown to this system, or the other side is gone already
+            stream.setsockopt(level, option, value)
 
 
 def address_of(stream: trio.SocketStream) -> Address | None:
