@@ -21,7 +21,7 @@ from fleetchat.wire.states import Purpose
 
 CONNECT_DEADLINE = 20.0  # seconds, in all: the other stage may still be waiting for its OPEN
 RETRY_INTERVAL = 0.05  # seconds; the coordinator's OPEN is on its way to the other stage
-GOODBYE_DEADLINE = 0.2  # seconds
+GOODBYE_DEADLINE = 0.5  # seconds, for the frame before it as well
 
 
 async def connect_next(open_: Open, address: Address, stage: StageIndex, key: bytes) -> Link:

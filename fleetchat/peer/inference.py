@@ -127,7 +127,7 @@ class InferenceThread:
                 try:
                     self._serve()
                 finally:
-                    outcome.close()
+                    self._guarded(outcome.close)
             self._token.run_sync_soon(self._ended.set)
         except trio.RunFinishedError:
             return  # the event loop has ended: nobody is left to serve

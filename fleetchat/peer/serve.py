@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -21,12 +22,13 @@ from fleetchat.peer.opening import check_settings, find_stage
 from fleetchat.peer.service import ChainService
 from fleetchat.transport.link import Link, accept
 from fleetchat.transport.tasks import open_tasks
-from fleetchat.wire.frames import Attach, FaultCode, Goodbye, NotYet, Open, StatsRequest
+from fleetchat.wire.frames import Attach, FaultCode, Frame, Goodbye, NotYet, Open, StatsRequest
 from fleetchat.wire.states import Purpose
 
 MAX_STRANGERS = 64  # connections at once that have not proved the key
 ATTACH_DEADLINE = 5.0  # seconds from the handshake to ATTACH
 OPEN_DEADLINE = 30.0  # seconds from the handshake to OPEN: a link that only measures is not kept for ever
+REPORT_DEADLINE = 2.0  # seconds for a frame to a coordinator that does not read
 ENGINES = ("masked",)
 
 _log = logging.getLogger(__name__)
@@ -169,7 +171,7 @@ class Peer:
                 text = f"epoch {before.open.epoch} of this chain is served here, epoch {open_.epoch} came"
                 raise ChainFault(FaultCode.PROTOCOL, text)
             await _end(before)
-        return ChainService(open_, manifest, self._stages, self._options.key, link.send)
+        return ChainService(open_, manifest, self._stages, self._options.key, partial(_report, link))
 
     async def _run(self, service: ChainService) -> None:
         place = service.open.chain, service.open.stage
@@ -178,6 +180,12 @@ class Peer:
         finally:
             if self._chains.get(place) is service:
                 del self._chains[place]
+
+
+async def _report(link: Link, frame: Frame) -> None:
+    """Send on a control link, whole: what ends a chain or a step of it must not cut a frame in two."""
+    with trio.move_on_after(REPORT_DEADLINE, shield=True):
+        await link.send(frame)
 
 
 async def _end(service: ChainService) -> None:

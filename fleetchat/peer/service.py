@@ -17,7 +17,7 @@ import trio
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.errors import FleetError, PeerLost, ProtocolError, RemoteProtocolError
 from fleetchat.ids import StageIndex
-from fleetchat.peer.downstream import connect_next, say_goodbye
+from fleetchat.peer.downstream import GOODBYE_DEADLINE, connect_next, say_goodbye
 from fleetchat.peer.faults import ChainFault, error_frame
 from fleetchat.peer.inference import Outgoing, ServedChain
 from fleetchat.peer.loading import LoadedStage, LoadedStages
@@ -72,6 +72,7 @@ class ChainService:
         self._links: dict[AttachRole, Link] = {}
         self._return_attached = trio.Event()
         self._scope = trio.CancelScope()
+        self._sender = trio.CancelScope(shield=True)
         self._fault: FleetError | None = None
         self._stage: LoadedStage | None = None
         self._worker: StageWorker | None = None
@@ -80,8 +81,9 @@ class ChainService:
         self._next: Link | None = None
         self._room = trio.Event()  # set, and replaced, whenever a batch was carried out
         self._outbox, self._outgoing = trio.open_memory_channel[tuple[QueuedItem, Outgoing]](math.inf)
+        hidden = open_.hidden if open_.stage else 0  # into the first stage come token ids only
         self._byte_limit = queue_byte_limit(
-            max_rows=open_.max_rows, hidden=open_.hidden, wire_dtype=open_.wire_dtype
+            max_rows=open_.max_rows, hidden=hidden, wire_dtype=open_.wire_dtype
         )
 
     def cancel(self) -> None:
@@ -149,7 +151,12 @@ class ChainService:
                 )
             )
             self._serving = True
-            await self._send_on()
+            tasks.start_soon(self._send_on)
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._outbox.close()
+                self._sender.deadline = trio.current_time() + GOODBYE_DEADLINE
 
     async def _load(self, stage: LoadedStage) -> None:
         async with open_tasks() as tasks:
@@ -262,7 +269,8 @@ class ChainService:
             await self._room.wait()
 
     def _on_done(self, item: QueuedItem, outgoing: Outgoing) -> None:
-        self._outbox.send_nowait((item, outgoing))
+        with suppress(trio.ClosedResourceError):  # the chain has ended meanwhile
+            self._outbox.send_nowait((item, outgoing))
         self._room.set()
         self._room = trio.Event()
 
@@ -270,15 +278,17 @@ class ChainService:
         self.fail(ChainFault(FaultCode.INTERNAL, f"stage {self.open.stage} failed inside: {text}"))
 
     async def _send_on(self) -> None:
+        """Shielded: a frame that was begun is finished also at the chain's end; GOODBYE follows it."""
         assert self._stage is not None
-        async for item, outgoing in self._outgoing:
-            if not self._is_last:
-                assert self._next is not None
-                await self._send(self._next, outgoing)
-            elif isinstance(outgoing, Result):
-                await self._return_attached.wait()
-                await self._send(self._links[AttachRole.RETURN], outgoing)
-            self._stage.thread.release(self.key, item)
+        with self._sender:
+            async for item, outgoing in self._outgoing:
+                if not self._is_last:
+                    assert self._next is not None
+                    await self._send(self._next, outgoing)
+                elif isinstance(outgoing, Result):
+                    await self._return_attached.wait()
+                    await self._send(self._links[AttachRole.RETURN], outgoing)
+                self._stage.thread.release(self.key, item)
 
     async def _send(self, link: Link, frame: Outgoing) -> None:
         try:
