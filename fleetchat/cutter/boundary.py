@@ -160,7 +160,7 @@ def _only_result(view: GraphView) -> int:
 
 def _is_rank_3(view: GraphView, index: int) -> bool:
     node = view[index]
-    return node.real and node.shape is not None and len(node.shape) == 3 and node.shape[2] > 0
+    return node.f32 and node.shape is not None and len(node.shape) == 3 and node.shape[2] > 0
 
 
 def _state_uses(view: GraphView, taint: Taint, path: Sequence[int]) -> list[_Use]:

@@ -42,12 +42,12 @@ def build_stage(read: Callable[[], ov.Model], view: GraphView, layers: Layers, p
     nodes = nodes_like(view, model)
     reached = {nodes[index].get_name() for index in plan.reached if view[index].kind == "Parameter"}
     parameters = [parameter for parameter in model.get_parameters() if parameter.get_name() in reached]
-    entry = nodes[view.token_input].output(0)
+    entry = nodes[view.token_input]
     if plan.start is not None:
-        hidden_input, entry = _replace_boundary(nodes[plan.start].output(0), layers.hidden)
-        parameters.insert(0, hidden_input)
+        entry = _replace_boundary(nodes[plan.start].output(0), layers.hidden)
+        parameters.insert(0, entry)
     for redirect in plan.redirects:
-        _redirect(view, nodes, redirect, entry, sizes)
+        _redirect(view, nodes, redirect, entry.output(0), sizes)
     if plan.is_last:
         parameters.append(gather_rows(nodes[layers.head].output(0), layers.hidden))
         result = flat_logits(nodes[layers.result].input_value(0), layers.vocabulary)
@@ -67,21 +67,16 @@ def save_stage(stage: ov.Model, xml: Path) -> None:
     ov.save_model(stage, xml, compress_to_fp16=False)
 
 
-def _replace_boundary(boundary: ov.Output, hidden: int) -> tuple[ov.Node, ov.Output]:
+def _replace_boundary(boundary: ov.Output, hidden: int) -> ov.Node:
     """Put a Parameter in the place of the boundary for all its consumers, ShapeOf included."""
     parameter = ops.parameter([-1, -1, hidden], np.float32, name=STAGE_INPUT)
     parameter.output(0).set_names({STAGE_INPUT})
-    element_type = boundary.get_element_type()
-    entry = parameter if element_type == ov.Type.f32 else ops.convert(parameter, element_type.get_type_name())
     for consumer in list(boundary.get_target_inputs()):
-        consumer.replace_source_output(entry.output(0))
-    return parameter, parameter.output(0)
+        consumer.replace_source_output(parameter.output(0))
+    return parameter
 
 
 def _hidden_result(boundary: ov.Output) -> ov.Node:
-    """A Result `hidden` in f32."""
-    if boundary.get_element_type() != ov.Type.f32:
-        boundary = ops.convert(boundary, "f32").output(0)
     boundary.set_names({STAGE_OUTPUT})
     result = ops.result(boundary)
     result.set_friendly_name(STAGE_OUTPUT)
@@ -149,7 +144,7 @@ def _check(stage: ov.Model, layers: Layers, plan: StagePlan) -> None:
         found = sorted(node.get_variable_id() for node in ordered if node.get_type_name() == kind)
         if found != sorted(plan.variables):
             raise CutRefused(f"{where}: its {kind} nodes are not those of its own states")
-    shape = stage.output(0).get_partial_shape()
+    output = stage.output(0)
     expected = [-1, layers.vocabulary] if plan.is_last else [-1, -1, layers.hidden]
-    if not ov.PartialShape(expected).compatible(shape):
-        raise CutRefused(f"{where}: its output has the shape {shape}, not {expected}")
+    if output.get_element_type() != ov.Type.f32 or output.get_partial_shape() != ov.PartialShape(expected):
+        raise CutRefused(f"{where}: its output is {output.get_partial_shape()}, not f32 {expected}")

@@ -36,8 +36,6 @@ def gather_rows(head_input: ov.Output, hidden: int) -> ov.Node:
 def flat_logits(logits: ov.Output, vocabulary: int) -> ov.Node:
     """A Result `logits` f32 [n, vocabulary] of logits [1, n, vocabulary]."""
     flat = ops.reshape(logits, np.array([-1, vocabulary], np.int64), special_zero=False)
-    if flat.get_output_element_type(0) != ov.Type.f32:
-        flat = ops.convert(flat, "f32")
     flat.output(0).set_names({"logits"})
     result = ops.result(flat)
     result.set_friendly_name("logits")

@@ -18,14 +18,13 @@ from fleetchat.errors import CutRefused
 Shape = tuple[int, ...]  # -1 = dynamic
 
 TOKEN_INPUTS = ("input_ids", "inputs_embeds")
-_REAL_TYPES = frozenset({"f16", "bf16", "f32", "f64"})
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """One operation.
 
-    `kind` is its type, `sources` are the nodes that feed its inputs, `shape` and `real` describe its only
+    `kind` is its type, `sources` are the nodes that feed its inputs, `shape` and `f32` describe its only
     output (shape None: several outputs, or unknown rank). `names` are tensor names, given for Parameters
     only. `weight_bytes` and `weight_values` are above 0 for Constants only, `scalar` is the number in a
     Constant of one.
@@ -34,7 +33,7 @@ class NodeView:
     kind: str
     sources: tuple[int, ...] = ()
     shape: Shape | None = None
-    real: bool = True
+    f32: bool = True
     names: frozenset[str] = frozenset()
     variable: str | None = None
     weight_bytes: int = 0
@@ -133,7 +132,7 @@ def _node_view(node: ov.Node, index_of: dict[str, int]) -> NodeView:
         kind,
         sources,
         shape=_shape(node.get_output_partial_shape(0)) if single else None,
-        real=single and node.get_output_element_type(0).get_type_name() in _REAL_TYPES,
+        f32=single and node.get_output_element_type(0) == ov.Type.f32,
         names=frozenset(node.output(0).get_names()) if kind == "Parameter" else frozenset(),
         variable=str(node.get_variable_id()) if kind in ("ReadValue", "Assign") else None,
     )
