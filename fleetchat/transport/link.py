@@ -96,7 +96,8 @@ class Link:
     async def send(self, frame: Frame) -> None:
         """Write one frame. Arrays in it must not change before this returns.
 
-        Raises LocalProtocolError (nothing was sent, the link is usable), PeerLost.
+        Raises LocalProtocolError (nothing was sent, the link is usable), PeerLost (what they said last may
+        still be received; the owner closes the link).
         """
         async with self._sending:
             self._check_alive()
