@@ -145,12 +145,12 @@ class ChainService:
             async with open_tasks() as preparing:
                 preparing.start_soon(self._connect_next, tasks)
                 preparing.start_soon(self._load, self._stage)
+            self._serving = True  # before READY is sent: its answer may be here before the sending returns
             await self._report(
                 describe_ready(
                     self._stage.traits, self._manifest, cells=self._cells, device=self._stages.device
                 )
             )
-            self._serving = True
             tasks.start_soon(self._send_on)
             try:
                 await trio.sleep_forever()
