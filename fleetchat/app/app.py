@@ -61,6 +61,15 @@ class FleetchatApp(App[None]):
             self._notices.append(f"there is no theme {name!r}; {FALLBACK_THEME} is used")
             self.theme = FALLBACK_THEME
 
+    @property
+    def fault(self) -> Exception | None:
+        """What broke the screen, if something did."""
+        return self._exception
+
+    def _fatal_error(self) -> None:
+        """Textual would print a traceback; who started us says one line instead, with `fault`."""
+        self._close_messages_no_wait()
+
     def get_default_screen(self) -> Screen[None]:
         return self.chat_screen
 

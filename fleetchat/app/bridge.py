@@ -35,6 +35,8 @@ class RuntimeThread:
         self._report: Report | None = None
 
     def start(self, report: Report) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            raise RuntimeError("the runtime runs already")
         self._report = report
         # A daemon: whatever hangs in it must not keep the process; `shutdown` gives it time to clean up.
         self._thread = threading.Thread(

@@ -25,7 +25,7 @@ from fleetchat.fleet.telemetry import FinishReason, StageState
 from tests.app.pilot import running, screen_text, type_text, wait_until
 from tests.fakes.runtime import CONTEXT, MODEL, FakeRuntime, answer, snapshot, stage
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 FIRST = ChatNumber(1)
 

@@ -25,7 +25,7 @@ from fleetchat.fleet.telemetry import FinishReason, StageState
 from tests.app.pilot import running, screen_text, wait_until
 from tests.fakes.runtime import CONTEXT, FakeRuntime, answer, snapshot, stage
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 FIRST = ChatNumber(1)
 NASTY = "[/b] [bold]x[/bold] \x1b]0;owned\x07 \x1b[2J \x9b31m [@click=app.quit]q[/] $primary"

@@ -10,7 +10,7 @@ from fleetchat.app.widgets.prompt import Prompt
 from tests.app.pilot import running, screen_text, type_text, wait_until
 from tests.fakes.runtime import FakeRuntime, StreamingRuntime, snapshot, stage
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 WORDS = ["# Title\n\n", *[f"- item **{number}**\n" for number in range(40)], "\n```python\nx = 1\n```\n"]
 
@@ -54,7 +54,6 @@ async def test_many_stages_become_one_line_on_a_low_screen() -> None:
         await wait_until(pilot, lambda: "127.0.0.1:41008" in screen_text(pilot))
 
 
-@pytest.mark.slow
 async def test_resizing_while_a_reply_streams_loses_nothing() -> None:
     runtime = StreamingRuntime(WORDS)
     async with running(runtime) as pilot:

@@ -10,7 +10,7 @@ from fleetchat.app.widgets.transcript import Transcript
 from tests.app.pilot import running, screen_text, wait_until
 from tests.fakes.runtime import FakeRuntime, answer
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 FIRST = ChatNumber(1)
 HINT = "End goes to the newest text"

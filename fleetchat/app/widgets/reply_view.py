@@ -31,7 +31,6 @@ class ReplyView(Vertical):
     ReplyView .author { text-style: bold; color: $primary; }
     ReplyView .text { padding: 0 0 0 2; }
     ReplyView Markdown { margin: 0; padding: 0 0 0 2; }
-    ReplyView Markdown > *:last-child { margin: 0; }
     ReplyView .footer { padding: 0 0 0 2; color: $secondary; }
     """
 
@@ -49,7 +48,7 @@ class ReplyView(Vertical):
     def append(self, text: str) -> None:
         """The next piece, as the model wrote it."""
         self.text += self._sanitiser.push(text)
-        self._tail.update(self.text or WAITING)
+        self._tail.update(self.text.rstrip("\n") or WAITING)
 
     async def finish(self, answer: Answer, context: int) -> None:
         """Show the complete reply and its figures; what came before an error is kept."""

@@ -1,0 +1,108 @@
+"""`fleetchat` without a command: the chat in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetchat.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from fleetchat.app.events import Report
+    from fleetchat.app.runtime import ChatRuntime
+    from fleetchat.app.theme import LoadedThemes
+
+# options of the chat that set a key of the configuration
+SETTINGS = {
+    "recipe": "model.recipe",
+    "context": "model.context",
+    "stages": "fleet.stages",
+    "precision": "fleet.precision",
+    "system": "chat.system",
+    "theme": "ui.theme",
+}
+LOG_LIMIT = 1 << 20  # bytes; one older log is kept
+
+
+def register_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the chat to the top of the command line."""
+    group = parser.add_argument_group("options of the chat")
+    group.add_argument("--fleet", type=Path, metavar="FILE", help="the configuration file to use")
+    group.add_argument("--recipe", metavar="NAME", help="the model: a recipe's name or file")
+    group.add_argument("--stages", type=int, metavar="N", help="into how many stages the model is cut")
+    group.add_argument(
+        "--precision", choices=("exact", "fast"), help="exact: same seed, same text, on any chain"
+    )
+    group.add_argument("--context", type=int, metavar="N", help="tokens of a conversation, answers included")
+    group.add_argument("--system", metavar="TEXT", help="the system prompt")
+    group.add_argument("--theme", metavar="NAME", help="the colours")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Chat until the user leaves. Raises FleetchatError before the screen opens, or what broke the screen."""
+    from fleetchat.cli.confirm import terminal_confirmation
+    from fleetchat.config import load
+    from fleetchat.cutter.recipe import find_recipe
+
+    if not has_terminal():
+        raise InputError(
+            "the chat needs a terminal, and stdin or stdout is none",
+            hint='in pipes and programs use `fleetchat ask "…"`',
+        )
+    overrides = {key: getattr(options, name) for name, key in SETTINGS.items()}
+    config = load(options.fleet, overrides, confirm=terminal_confirmation())
+    recipe = find_recipe(config.model.recipe)
+    log_to_file()
+
+    from fleetchat.app.app import SHUTDOWN_TIMEOUT, FleetchatApp
+    from fleetchat.app.bridge import RuntimeThread
+
+    def make_runtime(report: Report) -> ChatRuntime:
+        from fleetchat.cli.chat_backend import chat_runtime  # on the runtime's thread, after the first paint
+
+        return chat_runtime(config, recipe, report)
+
+    runtime = RuntimeThread(make_runtime)
+    app = FleetchatApp(runtime, themes(), config.ui.theme)
+    try:
+        app.run()
+    finally:
+        runtime.shutdown(SHUTDOWN_TIMEOUT)
+    if app.fault is not None:
+        raise app.fault
+    return int(ExitCode.DONE)
+
+
+def has_terminal() -> bool:
+    """Whether keys can be read and a screen can be drawn."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def themes() -> LoadedThemes:
+    """The shipped themes and the user's own, which win."""
+    from fleetchat.app.theme import load_themes
+    from fleetchat.paths import config_folder, shipped
+
+    return load_themes([shipped("themes"), config_folder() / "themes"])
+
+
+def log_to_file() -> None:
+    """What goes wrong is written to `chat.log`: on stderr it would run across the screen."""
+    import logging
+    from logging.handlers import RotatingFileHandler
+
+    from fleetchat.paths import log_folder
+
+    logger = logging.getLogger("fleetchat")
+    logger.propagate = False
+    try:
+        log_folder().mkdir(parents=True, exist_ok=True)
+        handler: logging.Handler = RotatingFileHandler(
+            log_folder() / "chat.log", maxBytes=LOG_LIMIT, backupCount=1, encoding="utf-8", delay=True
+        )
+    except OSError:
+        handler = logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)

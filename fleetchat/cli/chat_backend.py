@@ -1,0 +1,141 @@
+"""The real parts below the chat runtime: build, tokenizer and fleet, as `app.backend` wants them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText
+from fleetchat.app.chat_task import GenerationSettings
+from fleetchat.app.events import Report
+from fleetchat.app.runtime import ChatRuntime
+from fleetchat.chat.conversation import ChatFormat, Conversation
+from fleetchat.config import Config
+from fleetchat.cutter.manifest import Manifest
+from fleetchat.cutter.recipe import Recipe
+from fleetchat.cutter.store import Store
+from fleetchat.errors import FleetError, PromptError
+from fleetchat.fleet.configured import prepare_fleet, sampling_of
+from fleetchat.fleet.coordinator import Fleet, FleetSession, open_fleet
+from fleetchat.fleet.options import FleetOptions
+from fleetchat.fleet.reply import TextDecoder
+from fleetchat.fleet.session import GenerationRequest
+from fleetchat.fleet.telemetry import Answer, FleetSnapshot
+
+
+def chat_runtime(config: Config, recipe: Recipe, report: Report) -> ChatRuntime:
+    """The runtime of the chat as it is configured."""
+    settings = GenerationSettings(
+        sampling=sampling_of(config, recipe.sampling),
+        seed=config.sampling.seed,
+        max_tokens=config.sampling.max_tokens,
+        stop_strings=config.sampling.stop,
+    )
+    return ChatRuntime(LocalBackend(config), settings, report, snapshot_interval=1 / config.ui.refresh_hz)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A build's tokenizer and template."""
+
+    manifest: Manifest
+    chat_format: ChatFormat
+    system: str | None
+
+    @property
+    def name(self) -> str:
+        return self.manifest.model
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        return frozenset(self.manifest.stop_ids)
+
+    def new_conversation(self, context: int) -> LocalConversation:
+        return LocalConversation(self.chat_format, context=context, system=self.system)
+
+    def decoder(self) -> TextDecoder:
+        return self.chat_format.decoder()
+
+
+class LocalConversation(Conversation):
+    """A conversation whose refusals say what to do in the chat."""
+
+    def ask(self, prompt: str) -> tuple[int, ...]:
+        began = any(message.token_ids is not None for message in self.messages)
+        try:
+            return super().ask(prompt)
+        except PromptError as error:
+            if began:
+                raise PromptError(error.message, hint="start a new chat (Ctrl+N)") from error
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSession:
+    """A session together with its fleet."""
+
+    fleet: Fleet
+    session: FleetSession
+
+    async def generate(
+        self, request: GenerationRequest, decoder: TextDecoder, *, on_text: OnText, on_prefill: OnPrefill
+    ) -> Answer:
+        return await self.fleet.generate(
+            self.session, request, decoder, on_text=on_text, on_prefill=on_prefill
+        )
+
+    def stop(self) -> None:
+        self.session.stop()
+
+    async def close(self) -> None:
+        await self.fleet.close_session(self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFleet:
+    """An open fleet."""
+
+    fleet: Fleet
+
+    @property
+    def context(self) -> int:
+        return self.fleet.options.context
+
+    def new_session(self) -> LocalSession:
+        return LocalSession(self.fleet, self.fleet.new_session())
+
+    def snapshot(self) -> FleetSnapshot:
+        return self.fleet.snapshot()
+
+    async def wait_failed(self) -> FleetError:
+        await self.fleet.chain.wait_failed()
+        return self.fleet.chain.failure or FleetError("the fleet failed without a cause")
+
+
+class LocalBackend:
+    """Builds in a process of its own, starts embedded peers or dials the configured ones."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._options: FleetOptions | None = None
+
+    async def prepare(self, on_build: OnBuild) -> LocalModel:
+        options = self._options = await prepare_fleet(
+            self._config, on_build=lambda build: on_build(build.step, build.done, build.total)
+        )
+        manifest = options.manifest
+        folder = Store(options.store_root).folder(manifest.build_key)
+        chat_format = ChatFormat.load(
+            folder / manifest.tokenizer.name,
+            folder / manifest.template.name,
+            bos_id=manifest.bos_id,
+            stop_ids=manifest.stop_ids,
+        )
+        return LocalModel(manifest, chat_format, self._config.chat.system)
+
+    @asynccontextmanager
+    async def open_fleet(self, _model: ChatModel, on_start: OnStart) -> AsyncIterator[LocalFleet]:
+        assert self._options is not None, "prepare comes first"
+        async with open_fleet(self._options, on_progress=on_start) as fleet:
+            yield LocalFleet(fleet)
