@@ -42,6 +42,7 @@ from fleetchat.wire.states import Purpose
 
 PING_INTERVAL = 0.5  # seconds
 STATS_INTERVAL = 1.0  # seconds
+FIRST_INTERVAL = 0.1  # seconds, until every leg has a round trip: an `ask` may last half a second
 ATTACH_RETRY = 0.05  # seconds between two ATTACHes that were answered NOT_YET
 MAX_SLICES = 64  # in one batch
 SESSIONS_WANTED = 8  # reservations asked for when the user does not say how many cells
@@ -135,7 +136,7 @@ async def _connect_all(
         stage.state = StageState.LOADING
         await link.send(opening.frame(chain, stage))
         nursery.start_soon(_read_control, link, stage, chain, readiness)
-        nursery.start_soon(_poll_statistics, link, chain)
+        nursery.start_soon(_poll_statistics, link, stage, chain)
         nursery.start_soon(_keep_pinging, link)
     largest = max(entry.bin.size for entry in opening.options.manifest.stages)
     with trio.move_on_after(load_deadline(largest)) as deadline:
@@ -302,19 +303,23 @@ async def _keep_pinging(link: Link) -> None:
         await link.keep_pinging(PING_INTERVAL)
 
 
-async def _poll_statistics(link: Link, chain: Chain) -> None:
+async def _poll_statistics(link: Link, stage: Stage, chain: Chain) -> None:
     try:
         while True:
-            await trio.sleep(STATS_INTERVAL)
+            measured = stage is chain.stages[-1] or (stage.stats and stage.stats.next_round_trip_us)
+            await trio.sleep(STATS_INTERVAL if measured else FIRST_INTERVAL)
             await link.send(StatsRequest())
     except (PeerLost, ProtocolError):
         return  # the reader of the same link names the failure
 
 
 async def _note_network(upstream: Link, returning: Link, chain: Chain) -> None:
-    """Half a round trip of each leg, once a ping interval."""
+    """Half a round trip of each leg, once a ping interval, as soon as there is one at first."""
     while True:
-        await trio.sleep(PING_INTERVAL)
+        measured = all(
+            stage.record.network_ms.percentiles(trio.current_time()).count for stage in chain.stages
+        )
+        await trio.sleep(PING_INTERVAL if measured else FIRST_INTERVAL)
         now = trio.current_time()
         if upstream.round_trips:
             chain.stages[0].record.network_ms.add(now, upstream.round_trips[-1] / 2000)
