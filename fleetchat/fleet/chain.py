@@ -1,13 +1,14 @@
 """A chain: its links, and batches on their way through it.
 
 The coordinator dials every stage (a control link each), the data link into the first stage and the
-return link out of the last. RESULTs are read by their own task and find their waiter by sequence; a
-broken link fails every waiter at once.
+return link out of the last. RESULTs are read by their own task and find who waits by their sequence; a
+broken link ends the chain for everybody at once.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -41,12 +42,7 @@ class Stage:
         return f"stage {self.index} at {self.address}"
 
 
-@dataclass(slots=True)
-class Waiter:
-    """A batch in flight. `woken` is set by its RESULT, by the chain's failure, or by who gives it up."""
-
-    woken: trio.Event = field(default_factory=trio.Event)
-    result: Result | None = None
+OnResult = Callable[[Result], None]
 
 
 class Chain:
@@ -60,36 +56,28 @@ class Chain:
         self.failure: FleetError | None = None
         self.dropped = 0
         self._failed = trio.Event()
-        self._waiters: dict[int, Waiter] = {}
+        self._waiting: dict[int, OnResult] = {}
+        self.on_failure: Callable[[], None] = lambda: None
         self._next_sequence = 0
         self._upstream: Link | None = None
-        self._window = trio.Semaphore(1)
+        self.window = 1  # batches in flight, the least that any stage takes
 
     @property
     def cells(self) -> int:
         """The least that any stage granted."""
         return min(stage.ready.cells for stage in self.stages if stage.ready)
 
-    async def send_batch(self, slices: tuple[Slice, ...]) -> Waiter:
-        """Wait for room in the window, hand one batch to the socket; returns who waits for its RESULT.
+    async def send_batch(self, slices: tuple[Slice, ...], on_result: OnResult) -> None:
+        """Hand one batch to the socket; `on_result` gets its RESULT.
 
-        Raises PeerLost (or what else broke the chain). The batch keeps its place in the window until
-        its RESULT arrives, also when nobody waits for it any more.
+        Raises PeerLost, or what else broke the chain. The caller keeps to `window` batches in flight. No
+        await lies between the call and the lock of the link, so frames leave in the order of the calls.
         """
-        await self._window.acquire()
         self.check()
         sequence = BatchSequence(self._next_sequence)
         self._next_sequence = (self._next_sequence + 1) % 2**32
-        waiter = self._waiters[sequence] = Waiter()
+        self._waiting[sequence] = on_result
         await self._send(Forward(epoch=self.epoch, sequence=sequence, slices=slices))
-        return waiter
-
-    async def wait_result(self, waiter: Waiter) -> Result | None:
-        """The RESULT of a batch; None when the waiter was woken before. Raises what broke the chain."""
-        await waiter.woken.wait()
-        if waiter.result is None:
-            self.check()
-        return waiter.result
 
     async def send_in_band(self, frame: InBand) -> None:
         """CANCEL, CLOSE, COMPACT, FORK: in order with the batches, no window slot, no answer."""
@@ -102,18 +90,13 @@ class Chain:
             raise self.failure
 
     def fail(self, failure: FleetError) -> None:
-        """End the chain: the first failure is the cause, every waiter learns of it."""
+        """End the chain: the first failure is the cause, everybody who waits learns of it."""
         if self.failure is not None:
             return
         self.failure = failure
         self._failed.set()
-        for waiter in self._waiters.values():
-            waiter.woken.set()
-        self._waiters.clear()
-        for _ in range(1024):  # whoever waits for the window wakes up and sees the failure
-            if self._window.statistics().tasks_waiting == 0:
-                break
-            self._window.release()
+        self._waiting.clear()
+        self.on_failure()
 
     async def wait_failed(self) -> None:
         await self._failed.wait()
@@ -131,16 +114,14 @@ class Chain:
     def start(self, upstream: Link, window: int) -> None:
         """Begin to serve: all stages are ready, the data link into the first stage is attached."""
         self._upstream = upstream
-        self._window = trio.Semaphore(window)
+        self.window = window
 
     def deliver(self, result: Result) -> None:
-        waiter = self._waiters.pop(result.sequence, None) if result.epoch == self.epoch else None
-        if waiter is None:
+        on_result = self._waiting.pop(result.sequence, None) if result.epoch == self.epoch else None
+        if on_result is None:
             self.dropped += 1
             return
         now = trio.current_time()
         for stage, timing in zip(self.stages, result.timings, strict=False):
             stage.record.add_batch(now, queue_us=timing.queue_us, compute_us=timing.compute_us)
-        waiter.result = result
-        waiter.woken.set()
-        self._window.release()
+        on_result(result)

@@ -13,10 +13,12 @@ import trio
 
 from fleetchat.engine.ledger import reserved_cells
 from fleetchat.errors import FleetError, PromptError, SliceFailed
+from fleetchat.fleet.batching import ChainLimits
 from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.embedded import embedded_peer
 from fleetchat.fleet.generation import Generation
-from fleetchat.fleet.opening import Opening, open_chain
+from fleetchat.fleet.interleaver import Interleaver
+from fleetchat.fleet.opening import MAX_SLICES, Opening, open_chain
 from fleetchat.fleet.options import FleetOptions, available_cores, threads_per_stage
 from fleetchat.fleet.recorder import Rate
 from fleetchat.fleet.reply import TextDecoder
@@ -25,6 +27,7 @@ from fleetchat.fleet.telemetry import Answer, FleetSnapshot
 from fleetchat.fleet.view import fleet_snapshot
 from fleetchat.ids import Address, SessionId
 from fleetchat.paths import log_folder
+from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import Close
 
 
@@ -50,6 +53,7 @@ class Fleet:
     def __init__(self, options: FleetOptions, chain: Chain) -> None:
         self.options = options
         self.chain = chain
+        self.interleaver = Interleaver(chain, chain_limits(options, chain))
         self.rate = Rate()
         self.sessions: list[FleetSession] = []
         self._numbers = 0
@@ -86,10 +90,12 @@ class Fleet:
             raise FleetError(f"session {session.number} is busy with a reply")
         generation = Generation(self, session, request, decoder, on_text=on_text, on_prefill=on_prefill)
         session.generation = generation
+        self.interleaver.active.add(session.number)
         try:
             return await generation.run()
         finally:
             session.generation = None
+            self.interleaver.active.discard(session.number)
             session.last_used = trio.current_time()
 
     async def state_for(self, session: FleetSession, rows: Callable[[ChainState], int]) -> ChainState:
@@ -162,7 +168,29 @@ async def open_fleet(
     async with AsyncExitStack() as stack:
         addresses = await _start_embedded(options, key, stack, on_progress)
         chain = await stack.enter_async_context(open_chain(Opening(options, key, on_progress), addresses))
-        yield Fleet(options, chain)
+        yield await stack.enter_async_context(fleet_over(options, chain))
+
+
+@asynccontextmanager
+async def fleet_over(options: FleetOptions, chain: Chain) -> AsyncIterator[Fleet]:
+    """A fleet on a chain that is open."""
+    fleet = Fleet(options, chain)
+    async with open_tasks() as tasks:
+        tasks.start_soon(fleet.interleaver.run)
+        yield fleet
+        tasks.cancel_scope.cancel()
+
+
+def chain_limits(options: FleetOptions, chain: Chain) -> ChainLimits:
+    """What the batch former must keep to: the least that any stage can do."""
+    ready = [stage.ready for stage in chain.stages if stage.ready]
+    return ChainLimits(
+        stages=len(chain.stages),
+        window=chain.window,
+        sessions_per_batch=min(stage.sessions_per_batch for stage in ready),
+        max_rows=options.context,
+        max_slices=MAX_SLICES,
+    )
 
 
 async def _start_embedded(

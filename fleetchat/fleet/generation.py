@@ -10,20 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 import trio
 
 from fleetchat.errors import FleetchatError, SliceFailed
-from fleetchat.fleet.chain import Waiter
+from fleetchat.fleet.feed import Feed
 from fleetchat.fleet.reply import Reply, TextDecoder
 from fleetchat.fleet.session import GenerationRequest
 from fleetchat.fleet.telemetry import Answer, FinishReason, Speculation
-from fleetchat.wire.frames import Cancel, Draw, FaultCode, Result, ResultStatus, Slice
+from fleetchat.wire.frames import Draw, ResultStatus
 
 if TYPE_CHECKING:
     from fleetchat.fleet.coordinator import Fleet, FleetSession
-
-RESETTING_FAULTS = {FaultCode.DESYNC, FaultCode.GAP, FaultCode.OVERFLOW, FaultCode.EXCEPTION}
 
 
 @dataclass(slots=True)
@@ -88,7 +85,6 @@ class Generation:
             room=fleet.options.context - len(request.token_ids),
         )
         self._stopped = False
-        self._waiter: Waiter | None = None
         self._clock = _Clock(started=trio.current_time())
         self._counters = _Counters()
         self._cached = 0
@@ -102,8 +98,7 @@ class Generation:
     def stop(self) -> None:
         """End the reply; the RESULT that is under way is not waited for."""
         self._stopped = True
-        if self._waiter is not None:
-            self._waiter.woken.set()
+        self._fleet.interleaver.give_up(self._session.number)
 
     async def run(self) -> Answer:
         """Rounds until the reply ends. Raises only what concerns the caller (no room, a bug)."""
@@ -123,18 +118,19 @@ class Generation:
         return self._answer(error)
 
     async def _round(self) -> None:
-        result = await self._exchange()
-        if result is None:
+        feed = await self._exchange()
+        if feed is None:
             self._emit(self._reply.end(FinishReason.CANCELLED))
             return
-        outcome = result.results[0]
-        if outcome.status is ResultStatus.FAILED:
-            if outcome.fault_code in RESETTING_FAULTS:
-                await self._fleet.drop_state(self._session)
-            raise SliceFailed(outcome.fault_code, f"a stage could not serve this reply: {outcome.fault_text}")
-        self._note_cells(result)
+        assert feed.outcome is not None
+        if feed.outcome.status is ResultStatus.FAILED:
+            await self._fleet.drop_state(self._session)
+            raise SliceFailed(
+                feed.outcome.fault_code, f"a stage could not serve this reply: {feed.outcome.fault_text}"
+            )
+        self._note_cells(feed)
         self._counters.rounds += 1
-        self._commit([outcome.token])
+        self._commit([feed.outcome.token])
 
     def _commit(self, tokens: list[int]) -> None:
         now = trio.current_time()
@@ -152,43 +148,24 @@ class Generation:
                 self._clock.commit(now, 0)
             self._emit(text)
 
-    async def _exchange(self) -> Result | None:
+    async def _exchange(self) -> Feed | None:
         """Feed what the chain lacks and draw; None when the reply was stopped meanwhile."""
         if self._stopped:
             return None
         session, fleet = self._session, self._fleet
-        state = await fleet.state_for(
-            session, lambda held: len(self._committed) - held.reusable(self._committed)
-        )
-        first = state.reusable(self._committed)
-        rows = self._committed[first:]
-        self._note_prefill(first, len(rows))
-        rollback = state.feed(first, rows)
-        if rollback:
+        committed = self._committed
+        state = await fleet.state_for(session, lambda held: len(committed) - held.reusable(committed))
+        first = state.reusable(committed)
+        feed = Feed(state, first, committed[first:], self._draw(), on_rows_done=self._note_prefilled)
+        self._note_prefill(first, len(committed))
+        completed = await fleet.interleaver.exchange(session.number, feed)
+        if feed.rollback:
             self._counters.rollbacks += 1
-            self._counters.masked += rollback
-        slice_ = Slice(
-            session=state.session,
-            first=first,
-            rollback=rollback,
-            token_ids=np.asarray(rows, dtype=np.int32),
-            draw=self._draw(),
-        )
-        result = await self._submit_unless_stopped((slice_,))
-        if result is None:
-            state.truncate(first)
-            if fleet.chain.failure is None:
-                await fleet.chain.send_in_band(Cancel(fleet.chain.epoch, state.session, keep=first))
-        else:
-            self._note_prefilled()
-        return result
-
-    async def _submit_unless_stopped(self, slices: tuple[Slice, ...]) -> Result | None:
-        """Wait for the RESULT or for `stop`; the RESULT of a stopped slice is discarded on arrival."""
-        chain = self._fleet.chain
-        self._waiter = await chain.send_batch(slices)
-        result = await chain.wait_result(self._waiter) if not self._stopped else None
-        return None if self._stopped else result
+            self._counters.masked += feed.rollback
+        if completed and not self._stopped:
+            return feed
+        await fleet.interleaver.cancel(feed)
+        return None
 
     def _draw(self) -> Draw:
         sampling = self._request.sampling
@@ -201,19 +178,20 @@ class Generation:
             reply_start=len(self._request.token_ids),
         )
 
-    def _note_prefill(self, first: int, rows: int) -> None:
+    def _note_prefill(self, first: int, total: int) -> None:
         if self._counters.rounds == 0:
-            self._cached, self.prefill_done, self.prefill_total = first, first, first + rows
-            self._on_prefill(first, first + rows)
+            self._cached, self.prefill_done, self.prefill_total = first, first, total
+            self._on_prefill(first, total)
 
-    def _note_prefilled(self) -> None:
+    def _note_prefilled(self, rows: int) -> None:
+        """`rows` of the feed are done on all stages."""
         if self._counters.rounds == 0:
-            self._on_prefill(self.prefill_total, self.prefill_total)
-            self.prefill_done = self.prefill_total
+            self.prefill_done = self._cached + rows
+            self._on_prefill(self.prefill_done, self.prefill_total)
 
-    def _note_cells(self, result: Result) -> None:
-        self._counters.cells = [timing.cells[0] for timing in result.timings if timing.cells]
-        for stage, (live, dead) in zip(self._fleet.chain.stages, self._counters.cells, strict=False):
+    def _note_cells(self, feed: Feed) -> None:
+        self._counters.cells = list(feed.cells)
+        for stage, (live, dead) in zip(self._fleet.chain.stages, feed.cells, strict=False):
             stage.record.cells_live, stage.record.cells_dead = live, dead
 
     def _emit(self, text: str) -> None:

@@ -15,7 +15,7 @@ import trio
 
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.engine.interface import StageEngine
-from fleetchat.fleet.coordinator import Fleet
+from fleetchat.fleet.coordinator import Fleet, fleet_over
 from fleetchat.fleet.opening import Opening, open_chain
 from fleetchat.fleet.options import FleetOptions, PeerSpec
 from fleetchat.fleet.session import GenerationRequest, SamplingSettings
@@ -102,8 +102,11 @@ async def fake_fleet(
             connect_deadline=2.0,
         )
         try:
-            async with open_chain(Opening(options, key, lambda line: None), addresses) as chain:
-                yield FakeFleet(Fleet(options, chain), engines, scopes)
+            async with (
+                open_chain(Opening(options, key, lambda line: None), addresses) as chain,
+                fleet_over(options, chain) as fleet,
+            ):
+                yield FakeFleet(fleet, engines, scopes)
         finally:
             nursery.cancel_scope.cancel()
 

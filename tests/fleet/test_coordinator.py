@@ -10,9 +10,10 @@ import trio
 from fleetchat.errors import AuthenticationFailed, FleetError, PeerRefused, PromptError
 from fleetchat.fleet.telemetry import FinishReason
 from fleetchat.ids import BuildKey
-from tests.fakes.chain import FakeFleet, Letters, fake_fleet, request
+from tests.fakes.chain import Letters, fake_fleet, request
 from tests.fakes.engine import Mischief, by_position, by_session, reply, stopping_at
 from tests.peer.builders import manifest
+from tests.peer.coordinator import wait_for
 
 pytestmark = pytest.mark.trio
 
@@ -215,7 +216,7 @@ async def test_closing_a_session_returns_its_cells_on_every_stage() -> None:
         await fake.fleet.generate(session, request([1, 2], max_tokens=3), Letters(), on_text=ignore)
         assert [len(engine.sessions()) for engine in fake.engines] == [1, 1]
         await fake.fleet.close_session(session)
-        await wait_until(lambda: all(not engine.sessions() for engine in fake.engines))
+        await wait_for(lambda: all(not engine.sessions() for engine in fake.engines))
 
 
 @pytest.mark.parametrize("stage", [0, 1])
@@ -294,9 +295,3 @@ def once(call: object) -> object:
             call(text)  # type: ignore[operator]
 
     return run
-
-
-async def wait_until(condition: object) -> None:
-    with trio.fail_after(5):
-        while not condition():  # type: ignore[operator]
-            await trio.sleep(0.001)

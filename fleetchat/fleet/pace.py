@@ -1,0 +1,41 @@
+"""How fast the chain is just now, from what the stages say of each batch (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleetchat.fleet.batching import Pace
+from fleetchat.wire.frames import StageTiming
+
+WEIGHT = 0.15  # of a new sample: about the last dozen batches count
+
+
+def blended(before: float, sample: float) -> float:
+    """Exponential moving average; the first sample counts whole."""
+    return sample if before == 0 else before + WEIGHT * (sample - before)
+
+
+class PaceKeeper:
+    """Averages over batches without prefill, and over the rows of those with one."""
+
+    def __init__(self) -> None:
+        self.pace = Pace()
+        self.stage_seconds: list[float] = []
+
+    def note(self, timings: Sequence[StageTiming], *, rows: int, prefill_rows: int, seconds: float) -> None:
+        """One batch of `rows` rows came back `seconds` after it was sent."""
+        if not timings or rows == 0:
+            return
+        compute = [timing.compute_us / 1e6 for timing in timings]
+        if prefill_rows:
+            per_row = max(compute) / rows
+            self.pace = Pace(
+                self.pace.traversal, self.pace.slowest_stage, blended(self.pace.chunk_row, per_row)
+            )
+            return
+        if len(self.stage_seconds) != len(compute):
+            self.stage_seconds = compute
+        self.stage_seconds = [blended(b, s) for b, s in zip(self.stage_seconds, compute, strict=True)]
+        queued = sum(timing.queue_us for timing in timings) / 1e6
+        unqueued = max(seconds - queued, sum(compute))
+        self.pace = Pace(blended(self.pace.traversal, unqueued), max(self.stage_seconds), self.pace.chunk_row)
