@@ -20,6 +20,7 @@ class FleetTable(Static):
     def __init__(self) -> None:
         super().__init__("", id="fleet-table", markup=False)
         self._snapshot: FleetSnapshot | None = None
+        self._lines: list[str] = []
 
     def show(self, snapshot: FleetSnapshot | None) -> None:
         self._snapshot = snapshot
@@ -34,6 +35,9 @@ class FleetTable(Static):
             return
         screen = self.app.size
         lines = table_lines(self._snapshot, max(1, screen.width - 4), screen.height // 3)
-        title, *rows = lines if len(lines) > 1 else ("", *lines)
-        head = Content.styled(title + "\n", "bold") if title else Content("")
-        self.update(head + Content("\n".join(rows)))
+        if lines == self._lines:
+            return
+        resized = len(lines) != len(self._lines)
+        self._lines = lines
+        head, *rows = [Content(line) for line in lines]
+        self.update(Content("\n").join([head.stylize("bold") if rows else head, *rows]), layout=resized)

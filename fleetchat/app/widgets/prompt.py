@@ -33,6 +33,7 @@ class Prompt(TextArea):
         border-subtitle-color: $foreground;
     }
     Prompt:focus { border: round $primary; }
+    Prompt .text-area--placeholder { color: $secondary; }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -60,11 +61,14 @@ class Prompt(TextArea):
             highlight_cursor_line=False,
             placeholder=Content("Type a message, Enter sends"),
         )
+        self._said = ("", "")
 
     def say(self, title: str, subtitle: str = "") -> None:
         """Put words on the frame: what is going on, what can be done."""
-        self.border_title = Content(title)
-        self.border_subtitle = Content(subtitle)
+        if (title, subtitle) != self._said:
+            self._said = (title, subtitle)
+            self.border_title = Content(title)  # a str would be read as markup
+            self.border_subtitle = Content(subtitle)
 
     def clear_text(self) -> None:
         self.load_text("")
