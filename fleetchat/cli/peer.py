@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def _run_standing(options: argparse.Namespace) -> int:
         for line in announcement(bound, key_file):
             print(line, flush=True)
 
-    return _serve(address, _peer_options(options, key), options, announce)
+    return _serve(address, _peer_options(options, key), options, announce, ctrl_c=True)
 
 
 def _run_embedded(options: argparse.Namespace) -> int:
@@ -90,20 +91,36 @@ def _run_embedded(options: argparse.Namespace) -> int:
             embedded.announce(sys.stdout, port=bound.port)
 
         address = Address("127.0.0.1", 0)
-        return _serve(address, _peer_options(options, key), options, announce)
+        return _serve(address, _peer_options(options, key), options, announce, ctrl_c=False)
     except FleetchatError as error:
         embedded.announce_failure(sys.stdout, error)
         raise
 
 
-def _serve(address: Address, peer: PeerOptions, options: argparse.Namespace, announce: Any) -> int:
+def _serve(
+    address: Address,
+    peer: PeerOptions,
+    options: argparse.Namespace,
+    announce: Callable[[Address], None],
+    *,
+    ctrl_c: bool,
+) -> int:
+    import signal
+
     from fleetchat.cutter.store import Store
     from fleetchat.paths import store_folder
     from fleetchat.peer.engines import create_engine
     from fleetchat.peer.process import inference_runs, run_peer
 
     store = Store(options.store or store_folder())
-    code = run_peer(address, peer, store=store, engine_factory=create_engine, on_listening=announce)
+    code = run_peer(
+        address,
+        peer,
+        store=store,
+        engine_factory=create_engine,
+        on_listening=announce,
+        signals=(signal.SIGINT, signal.SIGTERM) if ctrl_c else (signal.SIGTERM,),
+    )
     if inference_runs():  # a long prefill: the interpreter must not be taken down under it
         sys.stdout.flush()
         os._exit(code)

@@ -11,11 +11,7 @@ from fleetchat.cutter.manifest import Manifest, StageEntry
 from fleetchat.engine.ledger import reserved_cells
 from fleetchat.engine.precision import wire_dtype
 from fleetchat.peer.faults import ChainFault
-from fleetchat.peer.queue import queue_byte_limit
 from fleetchat.wire.frames import FaultCode, Open
-
-MAX_QUEUE_BYTES = 2**28
-"""What the waiting batches of one chain may take: two prompts of 8,192 rows, 4,096 wide, in f32."""
 
 KEY_DIGITS = 12  # of a build key, in messages
 
@@ -43,18 +39,10 @@ def find_stage(open_: Open, manifest: Manifest | None, others: Sequence[Manifest
     return entry
 
 
-def check_settings(open_: Open, engines: Sequence[str]) -> None:
-    """Raises ChainFault (mismatch) for an engine or a size that is not served here."""
+def check_engine(open_: Open, engines: Sequence[str]) -> None:
+    """Raises ChainFault (mismatch) for an engine that is not served here."""
     if open_.engine not in engines:
         raise _mismatch("KV engine", open_.engine, " or ".join(engines))
-    wanted = queue_byte_limit(max_rows=open_.max_rows, hidden=open_.hidden, wire_dtype=open_.wire_dtype)
-    if wanted > MAX_QUEUE_BYTES:
-        raise ChainFault(
-            FaultCode.MISMATCH,
-            f"batches of {open_.max_rows} rows would let {wanted >> 20} MiB wait here, "
-            f"this peer allows {MAX_QUEUE_BYTES >> 20} MiB",
-            hint="use a smaller --context",
-        )
 
 
 def granted_cells(open_: Open, manifest: Manifest, *, budget: int, granted: int) -> int:

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
 import trio
@@ -17,6 +17,7 @@ from fleetchat.ids import Address
 from fleetchat.peer.loading import EngineFactory, ShardStore
 from fleetchat.peer.serve import PeerOptions, serve
 
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 SWITCH_INTERVAL = 0.0005
 """Seconds until a thread that computes in Python lets go of the interpreter. The usual 5 ms are a third of
 a decode step; an inference thread that comes back would wait that long for a frame that is encoded."""
@@ -29,11 +30,12 @@ def run_peer(
     store: ShardStore,
     engine_factory: EngineFactory,
     on_listening: Callable[[Address], None],
+    signals: Collection[signal.Signals] = STOPPING,
 ) -> ExitCode:
-    """Serve until SIGINT or SIGTERM; every coordinator gets GOODBYE. Raises FleetError, InputError."""
+    """Serve until one of `signals` comes; every coordinator gets GOODBYE. Raises FleetError, InputError."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     start = partial(serve, options=options, store=store, engine_factory=engine_factory)
-    return trio.run(_run, address, start, on_listening)
+    return trio.run(_run, address, start, on_listening, signals)
 
 
 def inference_runs() -> bool:
@@ -45,8 +47,8 @@ async def _run(
     address: Address,
     start: Callable[[Sequence[trio.SocketListener]], Awaitable[None]],
     on_listening: Callable[[Address], None],
+    stopping: Collection[signal.Signals],
 ) -> ExitCode:
-    stopping = {signal.SIGINT, signal.SIGTERM}
     with trio.open_signal_receiver(*stopping) as signals:
         listeners = await listen(address)
         on_listening(bound_address(listeners[0]))

@@ -18,16 +18,17 @@ from fleetchat.ids import ChainId, StageIndex
 from fleetchat.peer.downstream import close_now, say_goodbye
 from fleetchat.peer.faults import ChainFault, error_frame
 from fleetchat.peer.loading import EngineFactory, LoadedStages, ShardStore
-from fleetchat.peer.opening import check_settings, find_stage
+from fleetchat.peer.opening import check_engine, find_stage
 from fleetchat.peer.service import ChainService
-from fleetchat.transport.link import Link, accept
+from fleetchat.transport.link import HANDSHAKE_DEADLINE, Link, accept
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import Attach, FaultCode, Frame, Goodbye, NotYet, Open, StatsRequest
 from fleetchat.wire.states import Purpose
 
 MAX_STRANGERS = 64  # connections at once that have not proved the key
-ATTACH_DEADLINE = 5.0  # seconds from the handshake to ATTACH
-OPEN_DEADLINE = 30.0  # seconds from the handshake to OPEN: a link that only measures is not kept for ever
+FIRST_FRAME_DEADLINE = 30.0
+"""Seconds from the handshake to OPEN or ATTACH: a link that only measures is not kept for ever."""
+
 REPORT_DEADLINE = 2.0  # seconds for a frame to a coordinator that does not read
 ENGINES = ("masked",)
 
@@ -36,13 +37,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PeerOptions:
-    """`cells` None: from the memory that is free when a shard is loaded."""
+    """`cells` None: from the memory that is free when a shard is loaded. Deadlines in seconds."""
 
     key: bytes
     device: str = "CPU"
     threads: int = 1
     cells: int | None = None
     engines: tuple[str, ...] = ENGINES
+    handshake_deadline: float = HANDSHAKE_DEADLINE
+    first_frame_deadline: float = FIRST_FRAME_DEADLINE
 
 
 async def serve(
@@ -91,7 +94,9 @@ class Peer:
     async def _welcome(self, stream: trio.SocketStream) -> Link:
         self._strangers += 1
         try:
-            return await accept(stream, self._options.key)
+            return await accept(
+                stream, self._options.key, handshake_deadline=self._options.handshake_deadline
+            )
         finally:
             self._strangers -= 1
 
@@ -106,7 +111,7 @@ class Peer:
 
     async def _serve_data(self, link: Link) -> None:
         frame = None
-        with trio.move_on_after(ATTACH_DEADLINE):
+        with trio.move_on_after(self._options.first_frame_deadline):
             frame = await link.receive()
         if not isinstance(frame, Attach):
             raise RemoteProtocolError(f"{link} opened a data link and did not attach it")
@@ -127,7 +132,7 @@ class Peer:
 
     async def _read_control(self, link: Link, tasks: trio.Nursery) -> None:
         service: ChainService | None = None
-        with trio.move_on_after(OPEN_DEADLINE) as patience:
+        with trio.move_on_after(self._options.first_frame_deadline) as patience:
             while True:
                 frame = await link.receive()
                 match frame:
@@ -143,7 +148,7 @@ class Peer:
                         return
                     case _:
                         raise RemoteProtocolError(f"{type(frame).__name__} on a control link")
-        raise PeerLost(f"{link} opened no chain within {OPEN_DEADLINE:g} s")
+        raise PeerLost(f"{link} opened no chain in time")
 
     async def _open(self, open_: Open, link: Link, tasks: trio.Nursery) -> ChainService | None:
         """Begin to serve a chain; None, and an ERROR, when it cannot be served here."""
@@ -160,7 +165,7 @@ class Peer:
 
     async def _admit(self, open_: Open, link: Link) -> ChainService:
         """Raises ChainFault."""
-        check_settings(open_, self._options.engines)
+        check_engine(open_, self._options.engines)
         manifest = await trio.to_thread.run_sync(self._store.find, open_.build_key)
         others = [] if manifest else await trio.to_thread.run_sync(self._store.builds)
         find_stage(open_, manifest, others)

@@ -78,6 +78,7 @@ async def fake_peer(
     store: FakeStore | None = None,
     cells: int = 10_000,
     make_engine: Callable[[EngineRequest], FakeEngine] | None = None,
+    options: PeerOptions | None = None,
 ) -> AsyncIterator[FakePeer]:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     peer = FakePeer(bound_address(listeners[0]))
@@ -94,7 +95,7 @@ async def fake_peer(
     run = partial(
         serve,
         listeners,
-        PeerOptions(key=KEY),
+        options or PeerOptions(key=KEY),
         store=store or FakeStore([manifest(stages)]),
         engine_factory=create,
     )

@@ -6,6 +6,7 @@ from fleetchat.errors import RemoteProtocolError
 from fleetchat.ids import ChainId, Epoch, SessionId
 from fleetchat.peer.queue import (
     QueuedBatch,
+    QueuedItem,
     ServedKey,
     ServingQueue,
     batch_bytes,
@@ -33,7 +34,7 @@ def opened(*chains: ServedKey, **settings: int) -> ServingQueue:
 
 
 def drain(queue: ServingQueue) -> list[tuple[ServedKey, int]]:
-    order = []
+    order: list[tuple[ServedKey, int]] = []
     while (taken := queue.pop()) is not None:
         chain, item = taken
         assert isinstance(item, QueuedBatch)
@@ -111,7 +112,7 @@ def test_a_cancel_does_not_touch_a_batch_that_is_being_carried_out() -> None:
 
 def test_orders_and_batches_of_a_chain_keep_their_order() -> None:
     queue = opened(A)
-    items = [numbered(0), cancel(1), numbered(1)]
+    items: list[QueuedItem] = [numbered(0), cancel(1), numbered(1)]
     for item in items:
         if isinstance(item, QueuedBatch):
             queue.push_batch(A, item)

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
 import trio
+import trio.testing
 
-from fleetchat.errors import PeerLost
+from fleetchat.errors import AuthenticationFailed, PeerLost
 from fleetchat.ids import Address, BuildKey, Epoch, SessionId
+from fleetchat.peer import serve as serve_module
 from fleetchat.peer import service as service_module
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.queue import WINDOW
+from fleetchat.peer.serve import PeerOptions
+from fleetchat.transport.link import dial
 from fleetchat.wire.frames import (
     Attached,
     AttachRole,
@@ -27,9 +32,11 @@ from fleetchat.wire.frames import (
     ResultStatus,
     WireDtype,
 )
+from fleetchat.wire.states import Purpose
 from tests.fakes.engine import FakeEngine, Mischief, by_session
 from tests.peer.builders import batch, manifest, opening, piece
 from tests.peer.coordinator import (
+    KEY,
     FakeStore,
     attach,
     attached,
@@ -409,7 +416,7 @@ async def test_progress_comes_at_most_four_times_a_second(monkeypatch: pytest.Mo
     async with fake_peer(make_engine=make) as peer:
         link = await control(peer.address)
         await link.send(opening())
-        seen = []
+        seen: list[Progress] = []
         while not seen or seen[-1].what != "loading the shard":
             frame = await link.receive()
             assert isinstance(frame, Progress)
@@ -564,3 +571,47 @@ async def test_attached_is_the_answer_to_a_right_attach() -> None:
         assert answer == Attached()
         for one in (link, upstream, returning):
             await one.aclose()
+
+
+async def test_one_stranger_too_many_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert serve_module.MAX_STRANGERS == 64
+    monkeypatch.setattr(serve_module, "MAX_STRANGERS", 2)
+    async with fake_peer() as peer, AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(await open_tcp(peer.address)) for _ in range(2)]
+        extra = await stack.enter_async_context(await open_tcp(peer.address))
+        assert await extra.receive_some() == b""
+        with pytest.raises(PeerLost):
+            await control(peer.address)
+        await silent[0].aclose()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        chain = await open_chain([peer.address])
+        assert (await chain.round(piece(1, 0, [5]))).results[0].token == by_session(1, 1)
+        await chain.close()
+
+
+async def test_a_silent_stranger_is_reaped() -> None:
+    assert PeerOptions(key=KEY).handshake_deadline == 5.0
+    async with fake_peer(options=PeerOptions(key=KEY, handshake_deadline=0.05)) as peer:
+        silent = await open_tcp(peer.address)
+        assert await silent.receive_some() == b""
+        await silent.aclose()
+
+
+async def open_tcp(address: Address) -> trio.SocketStream:
+    return await trio.open_tcp_stream(address.host, address.port)
+
+
+@pytest.mark.parametrize("purpose", list(Purpose))
+async def test_a_link_that_is_not_used_is_reaped(purpose: Purpose) -> None:
+    async with fake_peer(options=PeerOptions(key=KEY, first_frame_deadline=0.05)) as peer:
+        link = await dial(peer.address, KEY, purpose=purpose)
+        if purpose is Purpose.CONTROL:
+            assert isinstance(await link.receive(), Goodbye)
+        with pytest.raises(PeerLost):
+            await link.receive()
+
+
+async def test_the_wrong_key_is_refused() -> None:
+    async with fake_peer() as peer:
+        with pytest.raises(AuthenticationFailed):
+            await dial(peer.address, bytes(32), purpose=Purpose.CONTROL)
