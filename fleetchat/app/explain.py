@@ -12,6 +12,11 @@ def leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
+def is_told(error: Exception) -> bool:
+    """Whether the one line says all there is to know: no traceback needs to be kept."""
+    return any(isinstance(leaf, FleetchatError) for leaf in leaves(error))
+
+
 def explained(error: Exception) -> tuple[str, str]:
     """(message, hint) for a person; our own errors before foreign ones."""
     found = leaves(error)

@@ -22,7 +22,7 @@ from fleetchat.app.events import (
     SnapshotTaken,
     StartProgressed,
 )
-from fleetchat.app.explain import explained
+from fleetchat.app.explain import explained, is_told
 
 TEXT_INTERVAL = 0.1  # seconds: text reaches the screen at most ten times a second
 LAST_WORDS = 1.0  # seconds that replies have to end when the fleet failed
@@ -67,7 +67,7 @@ class ChatRuntime:
                 await self._serve()
             except Exception as error:
                 message, hint = explained(error)
-                log.warning("the fleet failed", exc_info=error)
+                log.warning("the fleet failed: %s", message, exc_info=not is_told(error))
                 self._report(RuntimeFailed(message, hint))
             await self._retry.wait()
 

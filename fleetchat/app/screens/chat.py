@@ -26,7 +26,7 @@ TITLES = {
     Phase.STARTING: "The fleet is starting · you may type already",
     Phase.READY: "Message",
     Phase.WRITING: "Writing · Esc stops",
-    Phase.FAILED: "The fleet failed · Enter shows why",
+    Phase.FAILED: "The fleet is not running · Enter shows why",
     Phase.LEAVING: "Leaving …",
 }
 QUEUED = {

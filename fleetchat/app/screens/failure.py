@@ -40,10 +40,11 @@ class FailureScreen(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False) as panel:
-            panel.border_title = "The fleet failed"
+            panel.border_title = "The fleet is not running"
             yield Static(sanitise(self._message), markup=False, classes="message")
             if self._hint:
                 yield Static(f"hint: {sanitise(self._hint)}", markup=False, classes="hint")
+            yield Static("R tries again, Esc goes back to the chat.", markup=False, classes="hint")
             with Horizontal():
                 yield Button("Leave (Ctrl+Q)", id="leave")
                 yield Button("Try again (R)", id="retry", variant="primary")

@@ -1,0 +1,137 @@
+"""The installed program in a real terminal: ask, read, leave, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="a terminal that can be read needs tmux"),
+]
+
+START = 150.0  # seconds: a first run fetches and builds
+REPLY = 60.0
+MARK = "FLEETCHAT_STATE_DIR"  # every process of the test carries a value of its own
+
+
+@dataclass
+class Terminal:
+    """A tmux server of its own with one window; `folder` holds what the program writes."""
+
+    folder: Path
+
+    def tmux(self, *arguments: str) -> str:
+        command = ["tmux", "-f", os.devnull, "-S", str(self.folder / "tmux"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+    def open(self, width: int, height: int, *options: str) -> None:
+        environment = {
+            MARK: str(self.folder / "state"),
+            "FLEETCHAT_SAMPLING_TEMPERATURE": "0",
+            "LC_ALL": "C.UTF-8",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        program = shlex.join([sys.executable, "-m", "fleetchat", *options])
+        assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        script = f"cd {shlex.quote(str(self.folder))}; {assignments} {program}; echo $? > status"
+        self.tmux("new-session", "-d", "-x", str(width), "-y", str(height), script)
+
+    def keys(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def screen(self) -> str:
+        return self.tmux("capture-pane", "-p")
+
+    def wait(self, condition: Callable[[], object], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"never came true; the screen shows:\n{self.screen()}"
+            time.sleep(0.05)
+
+    def wait_for(self, text: str, seconds: float = REPLY) -> None:
+        self.wait(lambda: text in self.screen(), seconds)
+
+    def exit_status(self) -> str:
+        file = self.folder / "status"
+        return file.read_text(encoding="ascii").strip() if file.exists() else ""
+
+    def processes(self) -> dict[int, str]:
+        """Process number and command line of everything that the program started, itself included."""
+        mark = f"{MARK}={self.folder / 'state'}".encode()
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(folder.name)] = command.decode(errors="replace")
+            except OSError:  # it has ended meanwhile
+                continue
+        return found
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path)
+    yield terminal
+    terminal.tmux("kill-server")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("width", "height"), [(140, 40), (80, 24)])
+def test_a_stranger_asks_and_leaves(terminal: Terminal, width: int, height: int) -> None:
+    terminal.open(width, height)
+    terminal.wait_for("Type a message, Enter sends", 20)
+    terminal.wait_for("fast", START)
+    terminal.keys("What is the capital of France?", "Enter")
+    terminal.wait_for("finished")
+    lines = terminal.screen().splitlines()
+    assert any("Paris" in line for line in lines)
+    table = next(number for number, line in enumerate(lines) if line.split()[:2] == ["Stage", "Address"])
+    first, second = (line.split() for line in lines[table + 1 : table + 3])
+    assert (first[0], second[0]) == ("0", "1")
+    assert first[2].startswith("0–")
+    assert float(first[4]) > 0
+    assert "tokens/s" in lines[table + 3]
+    terminal.keys("C-q")
+    terminal.wait(lambda: terminal.exit_status() == "0", 4)
+    terminal.wait(lambda: not terminal.processes(), 3)
+
+
+@pytest.mark.timeout(300)
+def test_escape_stops_and_ctrl_c_twice_leaves_in_the_middle_of_a_reply(terminal: Terminal) -> None:
+    terminal.open(100, 30)
+    terminal.keys("Write a long story about a lighthouse.", "Enter")
+    terminal.wait_for("Writing · Esc stops", START)
+    terminal.wait_for("tokens/s")
+    terminal.keys("Escape")
+    terminal.wait_for("stopped by you", 5)
+    terminal.keys("Go on.", "Enter")
+    terminal.wait_for("Writing · Esc stops", 5)
+    terminal.keys("C-c")
+    terminal.wait_for("Press Ctrl+C again", 2)
+    terminal.keys("C-c")
+    terminal.wait(lambda: terminal.exit_status() == "0", 4)
+    terminal.wait(lambda: not terminal.processes(), 3)
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_chat_leaves_no_peer(terminal: Terminal) -> None:
+    terminal.open(100, 30)
+    terminal.wait_for("fast", START)
+    terminal.keys("Write a long story about a lighthouse.", "Enter")
+    terminal.wait_for("Writing · Esc stops", 10)
+    chat = next(number for number, line in terminal.processes().items() if " peer " not in line)
+    os.kill(chat, signal.SIGKILL)
+    terminal.wait(lambda: not terminal.processes(), 3)
