@@ -49,7 +49,7 @@ from fleetchat.wire.limits import downstream_limits, upstream_limits
 PROGRESS_INTERVAL = 0.25  # seconds: at most four a second
 PING_INTERVAL = 0.5  # seconds, on the link to the next stage
 
-Report = Callable[[Frame], Awaitable[None]]
+Report = Callable[[Frame], Awaitable[None]]  # sends whole frames: cancelling it never cuts one in two
 
 _log = logging.getLogger(__name__)
 
@@ -181,8 +181,7 @@ class ChainService:
         while True:
             if stage.step != reported:
                 reported = stage.step
-                with trio.CancelScope(shield=True):  # a half-sent frame would end the control link
-                    await self._report(Progress(*reported))
+                await self._report(Progress(*reported))
             await trio.sleep(PROGRESS_INTERVAL)
 
     async def _connect_next(self, tasks: trio.Nursery) -> None:

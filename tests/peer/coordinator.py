@@ -217,15 +217,23 @@ def opens_for(addresses: Sequence[Address], **changes: object) -> list[Open]:
     return [opening(index, stages, next_address=following[index], **changes) for index in range(stages)]
 
 
-async def open_chain(addresses: Sequence[Address], **changes: object) -> Coordinator:
+async def open_chain(
+    addresses: Sequence[Address], *, opens: list[Open] | None = None, **changes: object
+) -> Coordinator:
     """Open a chain over peers, one stage each."""
     controls = [await control(address) for address in addresses]
-    return await open_over(controls, addresses, **changes)
+    return await open_over(controls, addresses, opens=opens, **changes)
 
 
-async def open_over(controls: list[Link], addresses: Sequence[Address], **changes: object) -> Coordinator:
+async def open_over(
+    controls: list[Link],
+    addresses: Sequence[Address],
+    *,
+    opens: list[Open] | None = None,
+    **changes: object,
+) -> Coordinator:
     """The same over control links that are there already, as for a new epoch."""
-    opens = opens_for(addresses, **changes)
+    opens = opens or opens_for(addresses, **changes)
     for link, open_ in zip(controls, opens, strict=True):
         await link.send(open_)
     upstream = await attached(addresses[0], opens[0], AttachRole.UPSTREAM)
