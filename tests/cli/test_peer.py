@@ -95,7 +95,7 @@ def test_what_is_this_machine_alone(host: str, loopback: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "key_file", ["/home/me/fleet.key", "C:\\Users\\me\\fleet.key", '/odd "name"/k\\ey', "/it's"]
+    "key_file", ["/srv/fleet.key", "C:\\Users\\me\\fleet.key", '/odd "name"/k\\ey', "/it's"]
 )
 @pytest.mark.parametrize("bound", [Address("127.0.0.1", 7077), Address("::1", 7077)])
 def test_the_lines_for_fleet_toml_are_toml(key_file: str, bound: Address) -> None:
