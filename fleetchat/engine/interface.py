@@ -98,6 +98,10 @@ class StageEngine(Protocol):
         """
         ...
 
+    def compacting(self, key: SessionKey) -> bool:
+        """Whether a compaction is begun and not done; `run` and `truncate` of the session finish it."""
+        ...
+
     def fork(self, new: SessionKey, source: SessionKey, length: int) -> None:
         """Share the first `length` cells of `source`. Raises SliceFailed("unsupported") unless `can_fork`."""
         ...

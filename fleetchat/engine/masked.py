@@ -46,7 +46,7 @@ class _Session:
 
     request: ov.InferRequest
     ledger: KvLedger = field(default_factory=KvLedger)
-    inputs: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    inputs: dict[str, NDArray[np.number]] = field(default_factory=dict)
     states_compacted: int = 0  # of a compaction under way
 
 
@@ -221,28 +221,35 @@ class MaskedEngine:
     ) -> NDArray[np.float32]:
         """Run the rows that the ledger has just appended; returns a view of the wanted output rows."""
         rows = len(token_ids)
-        inputs: dict[str, NDArray[np.generic]] = {
-            "attention_mask": session.ledger.mask().reshape(1, -1),
-            "position_ids": session.ledger.positions(rows).reshape(1, rows),
-        }
+        self._put(session, "position_ids", session.ledger.positions(rows)[None], np.int64)
         if self._shape.first_stage:
-            inputs["input_ids"] = token_ids.astype(np.int64).reshape(1, rows)
-        else:
-            assert hidden is not None
-            inputs["inputs_embeds"] = np.ascontiguousarray(hidden, np.float32).reshape(
-                1, rows, self._shape.hidden
-            )
+            self._put(session, "input_ids", token_ids[None], np.int64)
+        elif hidden is not None:
+            self._put(session, "inputs_embeds", hidden[None], np.float32)
         if self._shape.last_stage:
-            inputs["logit_rows"] = np.arange(rows - max(1, logit_rows), rows)
-        for name, array in inputs.items():
-            if name in self._ports:
-                session.request.set_tensor(self._ports[name], ov.Tensor(array, shared_memory=True))
-                session.inputs[name] = array
+            self._put(session, "logit_rows", np.arange(rows - max(1, logit_rows), rows), np.int64)
+        self._show(session, "attention_mask", session.ledger.mask()[None])
         session.request.infer(share_outputs=True)
         output: NDArray[np.float32] = session.request.get_output_tensor(0).data
         if output.shape != self._output_shape(rows, logit_rows):
             raise RuntimeError(f"the output is {output.shape}, not {self._output_shape(rows, logit_rows)}")
         return output[len(output) - logit_rows :] if self._shape.last_stage else output[0]
+
+    def _put(self, session: _Session, name: str, values: NDArray[np.number], dtype: type[np.number]) -> None:
+        """Write an input in place; only another shape than that of the step before needs another tensor."""
+        if name not in self._ports:
+            return
+        held = session.inputs.get(name)
+        if held is not None and held.shape == values.shape:
+            held[...] = values
+        else:
+            self._show(session, name, np.array(values, dtype, order="C"))
+
+    def _show(self, session: _Session, name: str, array: NDArray[np.number]) -> None:
+        """Let an input tensor point to the memory of `array`, which must be contiguous."""
+        if name in self._ports:
+            session.request.set_tensor(self._ports[name], ov.Tensor(array, shared_memory=True))
+            session.inputs[name] = array
 
     def _output_shape(self, rows: int, logit_rows: int) -> tuple[int, ...]:
         """A model that has lost its Gather on `beam_idx` gives empty tensors and no error."""
