@@ -88,6 +88,10 @@ class PeerLost(FleetError):
     """A link to a stage broke, or a stage stopped answering."""
 
 
+class DrafterFailed(FleetError):
+    """A draft model failed in mid-answer: it is dropped, and the answer goes on without it."""
+
+
 class SliceFailed(FleetError):
     """One slice of one session failed on a stage; other sessions go on.
 
