@@ -60,7 +60,10 @@ def test_the_chain_is_the_whole_model(family: str, ranges: Ranges) -> None:
 @pytest.mark.slow
 def test_shapes_of_other_stages_are_rebuilt_from_own_tensors() -> None:
     """Head sizes differ, so that own states alone do not have the shapes that layer 0 lends to all layers."""
-    read = lambda: Toy([8, 4, 8, 4]).model  # noqa: E731
+
+    def read() -> ov.Model:
+        return Toy([8, 4, 8, 4]).model
+
     whole = compiled(read())
     for ranges in (((0, 0), (1, 1), (2, 3)), ((0, 2), (3, 3))):
         stages = [compiled(stage) for stage in stages_of(read, ranges)]
@@ -69,7 +72,10 @@ def test_shapes_of_other_stages_are_rebuilt_from_own_tensors() -> None:
 
 @pytest.mark.slow
 def test_a_batch_of_two_stays_two() -> None:
-    read = lambda: Toy([8, 4]).model  # noqa: E731
+
+    def read() -> ov.Model:
+        return Toy([8, 4]).model
+
     first, last = (compiled(stage) for stage in stages_of(read, ((0, 0), (1, 1))))
     ids = np.random.default_rng(2).integers(0, 32, (2, 5))
     mask = np.ones((2, 5), np.int64)
