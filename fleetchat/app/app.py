@@ -83,9 +83,10 @@ class FleetchatApp(App[None]):
         with suppress(RuntimeError):  # the loop is closed: nobody looks any more
             self.post_message(RuntimeNews(event))
 
-    async def on_runtime_news(self, message: RuntimeNews) -> None:
+    def on_runtime_news(self, message: RuntimeNews) -> None:
+        """Pass it on: mounting a long reply must not keep this queue, through which all keys go."""
         if not self._leaving:
-            await self.chat_screen.take(message.event)
+            self.chat_screen.post_message(RuntimeNews(message.event))
 
     async def action_quit(self) -> None:
         """Ends the runtime, then the screen: at most SHUTDOWN_TIMEOUT later, whatever the fleet does."""

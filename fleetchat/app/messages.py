@@ -7,8 +7,8 @@ from textual.message import Message
 from fleetchat.app.events import RuntimeEvent, SnapshotTaken
 
 
-class RuntimeNews(Message):
-    """An event of the runtime, on its way to the screen."""
+class RuntimeNews(Message, bubble=False):
+    """An event of the runtime, on its way to the chat screen."""
 
     def __init__(self, event: RuntimeEvent) -> None:
         super().__init__()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
+from textual.events import Key
 from textual.widgets import Markdown
 
 from fleetchat.app.events import (
@@ -150,6 +152,24 @@ async def test_a_new_chat_is_empty_and_late_text_of_the_old_one_is_dropped() -> 
         assert "late" not in screen_text(pilot)
         assert len(pilot.app.query(ReplyView)) == 1
         assert "Writing · Esc stops" in screen_text(pilot)
+
+
+async def test_keys_and_a_new_chat_do_not_wait_for_a_long_reply_to_be_rendered() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime) as pilot:
+        await pilot.press("a", "enter")
+        await wait_until(pilot, lambda: runtime.submitted)
+        items = "".join(f"- item **{number}**\n" for number in range(100))
+        runtime.say(ReplyFinished(FIRST, answer(items)))
+        prompt = pilot.app.query_one(Prompt)
+        pilot.app.post_message(Key("x", "x"))
+        pilot.app.post_message(Key("ctrl+n", None))
+        while prompt.text != "x":  # noqa: ASYNC110  (the pilot's own pause would wait for the rendering)
+            await asyncio.sleep(0)
+        assert "finished" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "Type a message, Enter sends." in screen_text(pilot))
+        assert len(pilot.app.query(ReplyView)) == 0
+        assert prompt.text == "x"
 
 
 async def test_the_build_shows_step_and_bar() -> None:

@@ -1,4 +1,8 @@
-"""The chat screen: transcript, prompt, stage table. Its state changes only here."""
+"""The chat screen: transcript, prompt, stage table. Its state changes only here.
+
+What waits for widgets (sending, the end of a reply, a new chat) is done by message handlers, one after
+the other: keys are handled by another task of Textual's and could come between two halves of it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer
 
 from fleetchat.app import events
-from fleetchat.app.events import ChatNumber, RuntimeControl, RuntimeEvent
+from fleetchat.app.events import ChatNumber, RuntimeControl
+from fleetchat.app.messages import RuntimeNews
 from fleetchat.app.screens.failure import FailureScreen
 from fleetchat.app.widgets.fleet_table import FleetTable
 from fleetchat.app.widgets.header_line import HeaderLine
@@ -48,6 +54,9 @@ class ChatScreen(Screen[None]):
         Binding("end", "follow", "Newest text", show=False, id="chat.follow"),
     ]
 
+    class NewChatWanted(Message, bubble=False):
+        """Ctrl+N was pressed."""
+
     def __init__(self, runtime: RuntimeControl) -> None:
         super().__init__()
         self._runtime = runtime
@@ -75,9 +84,10 @@ class ChatScreen(Screen[None]):
 
     # What the runtime says
 
-    async def take(self, event: RuntimeEvent) -> None:
+    @on(RuntimeNews)
+    async def _take(self, news: RuntimeNews) -> None:
         """Show an event of the runtime. Events of a chat that was closed are dropped."""
-        match event:
+        match news.event:
             case events.BuildProgressed(step, done, total):
                 self.query_one(StartPanel).show_build(step, done, total)
             case events.StartProgressed(text):
@@ -154,7 +164,11 @@ class ChatScreen(Screen[None]):
         elif self._phase is Phase.WRITING:
             self._runtime.stop(self._chat)
 
-    async def action_new_chat(self) -> None:
+    def action_new_chat(self) -> None:
+        self.post_message(self.NewChatWanted())
+
+    @on(NewChatWanted)
+    async def _begin_new_chat(self) -> None:
         """The old chat is closed, with its reply under way; what stands in the prompt stays."""
         self._runtime.close_chat(self._chat)
         self._chat = ChatNumber(self._chat + 1)
