@@ -1,0 +1,231 @@
+"""The build: fetch, convert, repair, cut, check, store. Nothing is done twice, nothing is half-stored."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fleetchat.cutter.cut import CutResult, CutStage, cut_model
+from fleetchat.cutter.files import stored_file
+from fleetchat.cutter.manifest import CUTTER_FORMAT, Manifest, SelfCheck, StageEntry
+from fleetchat.cutter.partition import LayerRange
+from fleetchat.cutter.recipe import Recipe
+from fleetchat.cutter.selfcheck import self_check
+from fleetchat.cutter.source import GgufSource, Source, obtain, pinned_identity
+from fleetchat.cutter.store import Store, matches
+from fleetchat.cutter.whole import Whole, converter_of, copy_vocabulary, obtain_whole
+from fleetchat.errors import BuildError, ShardDamaged, SourceError
+from fleetchat.ids import BuildKey
+
+SMALLEST_FREE = 1 << 20  # bytes; with less, a failed write is taken for a full disk
+CUT_SPACE_FACTOR = 1.8  # bytes needed for each byte of the whole model: stages share the embedding
+
+OnProgress = Callable[[str, int, int], None]  # what is done now, steps done, steps in all (0 = unknown)
+
+
+def build(
+    recipe: Recipe,
+    stages: int | None,
+    ranges: tuple[LayerRange, ...] | None,
+    store: Store,
+    source_override: Path | None = None,
+    on_progress: OnProgress = lambda step, done, total: None,
+) -> Manifest:
+    """The shards of a recipe, built now unless the store has them undamaged.
+
+    `stages` None takes what the recipe says; `ranges` cuts by hand instead of balanced. Two builds in one
+    store wait for each other. Raises InputError kinds for a wrong recipe, source or cut, FetchError and
+    BuildError for what fails at run time.
+    """
+    if ranges is None and stages in (None, recipe.stages):
+        ranges = recipe.layers
+    count = len(ranges) if ranges is not None else stages or recipe.stages
+    if stages is not None and stages != count:
+        raise SourceError(f"{stages} stages were asked for, but {count} layer ranges were given")
+    with _disk_full_explained(store):
+        identity = pinned_identity(recipe, source_override)
+        if identity is not None:
+            converter = converter_of(GgufSource(Path(), identity))
+            found = _undamaged(recipe, count, ranges, identity, converter, store, on_progress)
+            if found is not None:
+                return found
+        with store.locked(lambda who: on_progress(f"waiting for another build ({who})", 0, 0)):
+            return _build_locked(recipe, count, ranges, store, source_override, on_progress)
+
+
+def build_key(source: str, converter: str, ranges: tuple[LayerRange, ...]) -> BuildKey:
+    """Identity of a build: what its shards depend on, hashed."""
+    identity = {"converter": converter, "cutter": CUTTER_FORMAT, "ranges": ranges, "source": source}
+    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    return BuildKey(hashlib.sha256(canonical.encode()).hexdigest())
+
+
+def _build_locked(
+    recipe: Recipe,
+    count: int,
+    ranges: tuple[LayerRange, ...] | None,
+    store: Store,
+    override: Path | None,
+    on_progress: OnProgress,
+) -> Manifest:
+    source = _source_or_kept(recipe, override, store, on_progress)
+    found = _undamaged(recipe, count, ranges, source.identity, converter_of(source), store, on_progress)
+    if found is not None:
+        return found
+    whole = obtain_whole(source, store, on_progress)
+    whole_folder = store.whole_folder / whole.hash
+    whole_xml = whole_folder / "openvino_model.xml"
+    store.check_space(int(whole_xml.with_suffix(".bin").stat().st_size * CUT_SPACE_FACTOR))
+    with store.temporary("build") as folder:
+        cut = cut_model(
+            whole_xml,
+            folder,
+            stages=count if ranges is None else None,
+            ranges=ranges,
+            on_progress=on_progress,
+        )
+        check = self_check(
+            whole_xml, [stage.xml for stage in cut.stages], window=cut.shape.window, on_progress=on_progress
+        )
+        on_progress("storing the shards", 0, 0)
+        manifest = _manifest(
+            recipe, whole, cut, check, balanced=ranges is None, folders=(whole_folder, folder)
+        )
+        store.publish(folder, manifest)
+    return manifest
+
+
+def _source_or_kept(recipe: Recipe, override: Path | None, store: Store, on_progress: OnProgress) -> Source:
+    """The source; one that is pinned is not fetched when its whole model is kept."""
+    from fleetchat.cutter.whole import find_whole, whole_hash
+
+    identity = pinned_identity(recipe, override)
+    if identity is not None:
+        kept = GgufSource(Path(), identity)
+        if find_whole(whole_hash(identity, converter_of(kept)), store) is not None:
+            return kept
+    return obtain(recipe, override, store, on_progress)
+
+
+def _undamaged(
+    recipe: Recipe,
+    count: int,
+    ranges: tuple[LayerRange, ...] | None,
+    identity: str,
+    converter: str,
+    store: Store,
+    on_progress: OnProgress,
+) -> Manifest | None:
+    """A build that is what would be built now, with all its files as they should be."""
+    for manifest in reversed(store.builds()):
+        same_context = recipe.context in (None, manifest.context)
+        if manifest.converter != converter or not same_context or manifest.recipe != recipe.name:
+            continue
+        if not matches(manifest, count, ranges, identity):
+            continue
+        on_progress("checking the stored shards", 0, 0)
+        try:
+            store.verify(manifest)
+        except ShardDamaged as damage:
+            on_progress(f"building again: {damage.message}", 0, 0)
+            continue
+        return manifest
+    return None
+
+
+def _manifest(
+    recipe: Recipe,
+    whole: Whole,
+    cut: CutResult,
+    check: SelfCheck,
+    *,
+    balanced: bool,
+    folders: tuple[Path, Path],
+) -> Manifest:
+    """Describe what was made; `folders` are those of the whole model and of the new build."""
+    whole_folder, folder = folders
+    ranges = tuple((stage.first_layer, stage.last_layer) for stage in cut.stages)
+    tokenizer, template = copy_vocabulary(whole_folder, folder)
+    context = recipe.context or whole.context
+    if context < 1:
+        raise SourceError(
+            "the model does not say for how many positions it was made", hint="add context = N to the recipe"
+        )
+    return Manifest(
+        format=CUTTER_FORMAT,
+        build_key=build_key(whole.source, whole.converter, ranges),
+        recipe=recipe.name,
+        model=recipe.title,
+        source=whole.source,
+        converter=whole.converter,
+        layers=cut.shape.layers,
+        hidden=cut.shape.hidden,
+        vocabulary=cut.shape.vocabulary,
+        context=context,
+        window=cut.shape.window,
+        stages=tuple(_entry(stage, folder) for stage in cut.stages),
+        tokenizer=tokenizer,
+        template=template,
+        bos_id=whole.bos_id,
+        stop_ids=whole.stop_ids,
+        weight_error=whole.weight_error,
+        self_check=check,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        extra={
+            "cut": "balanced" if balanced else "by hand",
+            "whole": whole.hash,
+            "licence": recipe.licence,
+            "weight_error_before": f"{whole.weight_error_before:.6f}",
+        },
+    )
+
+
+def _entry(stage: CutStage, folder: Path) -> StageEntry:
+    return StageEntry(
+        index=stage.index,
+        first_layer=stage.first_layer,
+        last_layer=stage.last_layer,
+        xml=stored_file(folder, stage.xml.name),
+        bin=stored_file(folder, stage.bin.name),
+        inputs=stage.inputs,
+        kv_shapes=stage.kv_shapes,
+        attention_layers=stage.attention_layers,
+        fused_layers=stage.fused_layers,
+        cost=stage.cost,
+    )
+
+
+@contextmanager
+def _disk_full_explained(store: Store) -> Iterator[None]:
+    """A full disk becomes one clear line, also where a library reports it in its own words."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            raise _disk_full(store) from error
+        raise BuildError(f"the store {store.root} cannot be written: {error}") from error
+    except RuntimeError as error:  # openvino's own
+        if _free_bytes(store) < SMALLEST_FREE:
+            raise _disk_full(store) from error
+        reason = " ".join(str(error).split())
+        raise BuildError(f"OpenVINO failed: {reason[:300]}") from error
+
+
+def _disk_full(store: Store) -> BuildError:
+    return BuildError(
+        f"no space is left on the disk of {store.root}; nothing was stored",
+        hint="free some space, remove builds with `fleetchat shards rm`, or choose --store DIR",
+    )
+
+
+def _free_bytes(store: Store) -> int:
+    try:
+        return shutil.disk_usage(store.root).free
+    except OSError:
+        return SMALLEST_FREE

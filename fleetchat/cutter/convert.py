@@ -1,0 +1,106 @@
+"""GGUF -> stateful OpenVINO IR, by openvino_genai in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetchat.child import child_environment, own_process_group
+from fleetchat.cutter.files import link_or_copy, write_text
+from fleetchat.errors import BuildError
+
+IR_NAME = "openvino_model.xml"
+MADE = (
+    *("openvino_model.xml", "openvino_model.bin"),
+    *("openvino_tokenizer.xml", "openvino_tokenizer.bin"),
+    *("openvino_detokenizer.xml", "openvino_detokenizer.bin"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerAnswer:
+    """What the source's own tokenizer says of some texts: their ids, and those ids as text again."""
+
+    ids: tuple[tuple[int, ...], ...]
+    texts: tuple[str, ...]
+
+
+def converter_version() -> str:
+    """Name and version of what converts."""
+    return f"openvino_genai {importlib.metadata.version('openvino-genai')}"
+
+
+def convert_gguf(gguf: Path, folder: Path) -> Path:
+    """Convert into `folder` (empty, same filesystem if possible); returns the IR's xml.
+
+    Raises BuildError with the converter's last words when it fails or crashes.
+    """
+    copy = folder / "model.gguf"
+    link_or_copy(gguf, copy)
+    try:
+        _run(["convert", str(copy)], f"converting {gguf.name}")
+    finally:
+        copy.unlink(missing_ok=True)
+    missing = [name for name in MADE if not (folder / name).is_file()]
+    if missing:
+        raise BuildError(f"the converter made no {missing[0]} from {gguf.name}")
+    return folder / IR_NAME
+
+
+def ask_tokenizer(folder: Path, texts: tuple[str, ...], scratch: Path) -> TokenizerAnswer:
+    """Ask openvino_genai's tokenizer in `folder`; `scratch` is a folder for the two messages."""
+    request, answer = scratch / "request.json", scratch / "answer.json"
+    write_text(request, json.dumps({"texts": texts}))
+    _run(["tokenize", str(folder), str(request), str(answer)], "asking the source's tokenizer")
+    found = json.loads(answer.read_text(encoding="utf-8"))
+    return TokenizerAnswer(tuple(tuple(ids) for ids in found["ids"]), tuple(found["texts"]))
+
+
+def _run(arguments: list[str], doing: str) -> None:
+    command = [sys.executable, "-P", "-m", "fleetchat.cutter.genai_process", *arguments]
+    options: dict[str, object] = {**own_process_group(), "env": child_environment()}
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        **options,  # type: ignore[call-overload]
+    )
+    try:
+        # not communicate(): it would close stdin, which tells the child to end
+        assert process.stderr is not None
+        said = process.stderr.read()
+        process.wait()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        for stream in (process.stdin, process.stderr):
+            if stream is not None:
+                stream.close()
+        process.wait()
+    if process.returncode != 0:
+        raise BuildError(
+            f"{doing} failed: {_last_words(said, process.returncode)}",
+            hint="the file may be of an architecture or quantisation that openvino_genai does not read",
+        )
+
+
+def _last_words(said: str, code: int) -> str:
+    """The reason in one line: the last thing the child said, or how it died."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        died = f"openvino_genai crashed ({name})"
+        return f"{died}: {lines[-1]}" if lines else died
+    return lines[-1] if lines else f"exit code {code}"

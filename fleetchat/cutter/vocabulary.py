@@ -1,0 +1,291 @@
+"""`tokenizer.json`, chat template and stop ids of a model, from a GGUF's fields or an exported folder.
+
+The `tokenizer.json` that transformers writes after loading this kind of GGUF is wrong (each space becomes
+token 0), so it is built from the file's own vocabulary and merges, and checked at every build against the
+tokenizer that openvino_genai made from the same file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from fleetchat.cutter.convert import TokenizerAnswer
+from fleetchat.cutter.gguf_file import GgufFile
+from fleetchat.errors import BuildError, SourceError
+
+CONTROL, USER_DEFINED = 3, 4  # token types of GGUF that are matched as a whole
+END_OF_TURN = (
+    *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>"),
+    *("<end_of_turn>", "<|end_of_turn|>", "<|return|>", "<|eot|>", "</s>"),
+)
+
+AWKWARD_TEXTS = (
+    *(
+        "Hello, world!",
+        " leading and trailing ",
+        "two  three   four    spaces",
+        "tab\tand\nnewline\r\nand\n\n\n",
+    ),
+    *("1234567890 3.14159 1,000,000 0x7f 2024-02-29", "don't we'll I'M they'VE", "naïve café Ångström ﬁ ½ ²"),
+    *(
+        "👩‍👩‍👧‍👦 👍🏽 🏳️‍🌈 🇫🇷 ☺️ e\u0301",
+        "日本語のテキスト、中文字符 한국어 문장",
+        "مرحبا بالعالم ١٢٣",
+        "नमस्ते दुनिया क्षत्रिय",
+    ),
+    *(
+        "line\u2028separator\u2029paragraph",
+        "form\x0cfeed\x0bvertical\x85next",
+        "zero\u200bwidth\u00a0no-break\u3000wide",
+    ),
+    *(
+        "<|im_start|>user\nhi<|im_end|>\n",
+        "a<|im_end|>b",
+        "def f(x):\n    return x**2  # λ → ∞\n",
+        "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 \U0001f9ff\U000e0041",
+    ),
+    *(
+        "http://a.b/c?d=e&f=%20#g",
+        "MiXeD CaSe ALLCAPS snake_case camelCase",
+        "…—–«»“”‘’",
+        " ",
+        "\n",
+        "     \n   x",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What a chat needs besides the weights. `tokenizer` is the text of tokenizer.json."""
+
+    tokenizer: str
+    template: str
+    bos_id: int | None
+    stop_ids: tuple[int, ...]
+
+
+def from_gguf(gguf: GgufFile) -> Vocabulary:
+    """Build the vocabulary of a GGUF with a byte-level BPE. Raises SourceError for any other kind."""
+    kind = gguf.text("tokenizer.ggml.model")
+    if kind != "gpt2":
+        raise SourceError(
+            f"{gguf.path.name}: tokenizer of the kind {kind!r}; only byte-level BPE ('gpt2') is supported",
+            hint="use an exported OpenVINO folder with a tokenizer.json",
+        )
+    tokens = _texts(gguf, "tokenizer.ggml.tokens")
+    specials = _special_tokens(gguf, tokens)
+    tokenizer = Tokenizer(models.BPE(vocab=_numbered(tokens), merges=_merges(gguf)))
+    _set_pre_tokenizer(tokenizer, gguf)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([token for token in specials if token.special])
+    tokenizer.add_tokens([token for token in specials if not token.special])
+    template = gguf.text("tokenizer.chat_template")
+    if not template:
+        raise SourceError(f"{gguf.path.name} has no chat template", hint="use an instruction-tuned model")
+    return Vocabulary(
+        tokenizer=tokenizer.to_str(),
+        template=template,
+        bos_id=gguf.integer("tokenizer.ggml.bos_token_id"),
+        stop_ids=_stop_ids(
+            [gguf.integer(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")],
+            {token.content: tokens.index(token.content) for token in specials},
+        ),
+    )
+
+
+def from_folder(folder: Path) -> Vocabulary:
+    """Take the vocabulary that was exported with an IR. Raises SourceError when a part is missing."""
+    text = _read(folder / "tokenizer.json")
+    try:
+        tokenizer = Tokenizer.from_str(text)
+    except Exception as error:  # the library raises plain Exception
+        raise SourceError(f"{folder / 'tokenizer.json'} is not a tokenizer: {error}") from error
+    settings = _json(folder / "tokenizer_config.json")
+    config, generation = _json(folder / "config.json"), _json(folder / "generation_config.json")
+    specials = {
+        token.content: number
+        for number, token in tokenizer.get_added_tokens_decoder().items()
+        if token.special
+    }
+    ends: list[int | None] = [*_ids(generation.get("eos_token_id")), *_ids(config.get("eos_token_id"))]
+    eos = _token_text(settings.get("eos_token"))
+    if eos is not None:
+        ends.append(tokenizer.token_to_id(eos))
+    starts = [*_ids(generation.get("bos_token_id")), *_ids(config.get("bos_token_id"))]
+    bos = _token_text(settings.get("bos_token"))
+    return Vocabulary(
+        tokenizer=text,
+        template=_template(folder, settings),
+        bos_id=starts[0] if starts else (tokenizer.token_to_id(bos) if bos else None),
+        stop_ids=_stop_ids(ends, specials),
+    )
+
+
+def check_tokenizer(vocabulary: Vocabulary, ask: Callable[[tuple[str, ...]], TokenizerAnswer]) -> int:
+    """Compare with the source's own tokenizer on awkward texts; returns how many.
+
+    Raises BuildError for the first text that gets other ids, or whose ids give another text.
+    """
+    tokenizer = Tokenizer.from_str(vocabulary.tokenizer)
+    answer = ask(AWKWARD_TEXTS)
+    for text, ids, decoded in zip(AWKWARD_TEXTS, answer.ids, answer.texts, strict=True):
+        own = tokenizer.encode(text, add_special_tokens=False).ids
+        if tuple(own) != ids:
+            raise BuildError(
+                f"tokenizer.json differs from the source's tokenizer on {text!r}: "
+                f"{own} instead of {list(ids)}"
+            )
+        back = tokenizer.decode(own, skip_special_tokens=False)
+        if back != decoded:
+            raise BuildError(
+                f"tokenizer.json differs from the source's tokenizer when it decodes {own}: "
+                f"{back!r} instead of {decoded!r}"
+            )
+    return len(AWKWARD_TEXTS)
+
+
+def check_template(vocabulary: Vocabulary) -> None:
+    """Render one short conversation. Raises SourceError when the template fails or loses the text."""
+    import jinja2
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+    )
+    environment.globals.update(
+        raise_exception=lambda message: environment.undefined(hint=message),
+        strftime_now=lambda _: "1 Jan 2026",
+    )
+    question = "How many legs has a spider?"
+    try:
+        text = environment.from_string(vocabulary.template).render(
+            messages=[{"role": "user", "content": question}],
+            add_generation_prompt=True,
+            bos_token="",
+            eos_token="",
+        )
+    except jinja2.TemplateError as error:
+        raise SourceError(f"the chat template cannot be used: {error}") from error
+    except Exception as error:  # a template runs arbitrary expressions
+        raise SourceError(f"the chat template fails: {error}") from error
+    if question not in text:
+        raise SourceError("the chat template loses what the user says")
+
+
+def _set_pre_tokenizer(tokenizer: Any, gguf: GgufFile) -> None:
+    """Splitting as `tokenizer.ggml.pre` names it; the names are those of llama.cpp (llama-vocab.cpp)."""
+    name = gguf.text("tokenizer.ggml.pre") or "default"
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    plain_byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    if name in ("smollm", "starcoder", "refact", "command-r", "codeshell"):
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, byte_level])
+    elif name in ("gpt-2", "default", "gpt2"):
+        tokenizer.pre_tokenizer = byte_level
+    elif name in _SPLITS:
+        split = pre_tokenizers.Split(Regex(_SPLITS[name]), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, plain_byte_level])
+    else:
+        raise SourceError(
+            f"{gguf.path.name}: the pre-tokenizer {name!r} is not known",
+            hint="use an exported OpenVINO folder with a tokenizer.json",
+        )
+    if name == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+
+
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SPLITS = {"qwen2": _WORDS % "", "llama-bpe": _WORDS % "{1,3}", "llama3": _WORDS % "{1,3}"}
+
+
+def _special_tokens(gguf: GgufFile, tokens: list[str]) -> list[AddedToken]:
+    kinds = gguf.fields.get("tokenizer.ggml.token_type")
+    if not isinstance(kinds, list) or len(kinds) != len(tokens):
+        raise SourceError(f"{gguf.path.name}: its token types do not fit its tokens")
+    return [
+        AddedToken(token, special=kind == CONTROL, normalized=False)
+        for token, kind in zip(tokens, kinds, strict=True)
+        if kind in (CONTROL, USER_DEFINED)
+    ]
+
+
+def _merges(gguf: GgufFile) -> list[tuple[str, str]]:
+    merges = []
+    for line in _texts(gguf, "tokenizer.ggml.merges"):
+        left, space, right = line.partition(" ")
+        if not space:
+            raise SourceError(f"{gguf.path.name}: {line!r} is not a merge of two tokens")
+        merges.append((left, right))
+    return merges
+
+
+def _texts(gguf: GgufFile, key: str) -> list[str]:
+    value = gguf.fields.get(key)
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise SourceError(f"{gguf.path.name}: the field {key} is missing or not a list of texts")
+    return cast(list[str], value)
+
+
+def _numbered(tokens: list[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate(tokens)}
+
+
+def _stop_ids(stated: list[int | None], specials: dict[str, int]) -> tuple[int, ...]:
+    """The ids that the source states first, then the special tokens that are known to end a turn."""
+    known = [specials[name] for name in END_OF_TURN if name in specials]
+    return tuple(dict.fromkeys(one for one in (*stated, *known) if one is not None))
+
+
+def _template(folder: Path, settings: dict[str, Any]) -> str:
+    if (folder / "chat_template.jinja").is_file():
+        return _read(folder / "chat_template.jinja")
+    template = settings.get("chat_template") or _json(folder / "chat_template.json").get("chat_template")
+    if isinstance(template, list):  # several named ones; the one called default is for chatting
+        named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
+        template = named.get("default")
+    if not isinstance(template, str) or not template:
+        raise SourceError(f"{folder} has no chat template", hint="use an instruction-tuned model")
+    return template
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        parsed = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise SourceError(f"{path} is not a JSON object")
+    return parsed
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{path} cannot be read: {error}") from error
+
+
+def _ids(value: object) -> list[int]:
+    """An id, several, or none."""
+    values = value if isinstance(value, list) else [value]
+    return [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
+
+
+def _token_text(value: object) -> str | None:
+    """A token as tokenizer_config.json writes it: its text, or an object with it."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
