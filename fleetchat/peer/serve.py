@@ -123,12 +123,14 @@ class Peer:
 
     async def _serve_control(self, link: Link) -> None:
         """A chain lives no longer than its control link."""
+        reason = "the peer was stopped"
         try:
             async with open_tasks() as tasks:
                 await self._read_control(link, tasks)
                 tasks.cancel_scope.cancel()
+            reason = "the chain is closed"
         finally:
-            await say_goodbye(link, "the peer has ended the chain")
+            await say_goodbye(link, reason)
 
     async def _read_control(self, link: Link, tasks: trio.Nursery) -> None:
         service: ChainService | None = None

@@ -122,7 +122,7 @@ def test_a_signal_ends_it_with_goodbye(number: signal.Signals, code: int) -> Non
             async with closing_links():
                 chain = await open_chain([address])
                 process.send_signal(number)
-                assert await until(chain.controls[0], Goodbye) == Goodbye("the peer has ended the chain")
+                assert await until(chain.controls[0], Goodbye) == Goodbye("the peer was stopped")
 
         trio.run(told)
         assert process.stdout is not None

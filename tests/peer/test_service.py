@@ -124,7 +124,7 @@ async def test_goodbye_of_the_coordinator_frees_the_chain_without_an_error() -> 
     async with fake_peer(2) as first, fake_peer(2) as last:
         chain = await open_chain([first.address, last.address])
         await chain.controls[0].send(Goodbye("done"))
-        assert await chain.controls[0].receive() == Goodbye("the peer has ended the chain")
+        assert await chain.controls[0].receive() == Goodbye("the chain is closed")
         assert (await chain.statistics(1)).batches == 0, "the other stage lives on, and has no error to tell"
         await chain.close()
 
