@@ -1,0 +1,230 @@
+"""`fleetchat shards`: build, list, verify and remove shards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fleetchat.cutter.manifest import Manifest
+    from fleetchat.cutter.partition import LayerRange
+    from fleetchat.cutter.store import Store
+
+SHORT_KEY = 12  # hexadecimal digits of a build key that are shown
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the group of commands to the command line."""
+    group = commands.add_parser(
+        "shards",
+        help="build, list, verify and remove shards",
+        description="Shards are the parts that a model is cut into, one for each stage of a fleet.",
+    )
+    actions = group.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
+    _register_build(actions)
+    _register_list(actions)
+    _register_verify(actions)
+    _register_remove(actions)
+
+
+def run_build(options: argparse.Namespace) -> int:
+    """Build the shards of a recipe; say what was built, or report it to a program."""
+    from fleetchat.cli.build_progress import reporter
+    from fleetchat.cutter.build import build
+    from fleetchat.cutter.recipe import find_recipe
+
+    with reporter(options.progress) as report:
+        manifest = build(
+            find_recipe(options.recipe),
+            options.stages,
+            _layer_ranges(options.layers),
+            _store(options),
+            options.source,
+            report.step,
+        )
+        report.finished(manifest.build_key)
+    if options.progress != "json":
+        print(_line(manifest))
+    return 0
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Print the builds in the store, the newest last."""
+    store = _store(options)
+    builds = store.builds()
+    if options.json:
+        print(json.dumps([_summary(store, manifest) for manifest in builds], indent=2, ensure_ascii=False))
+        return 0
+    for manifest in builds:
+        print(_line(manifest))
+    return 0
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    """Compare files with their hashes; all builds, or those named. Raises ShardDamaged at the end."""
+    from fleetchat.errors import ShardDamaged
+
+    store = _store(options)
+    chosen = _chosen(store, [options.build]) if options.build else store.builds()
+    damaged: ShardDamaged | None = None
+    for manifest in chosen:
+        try:
+            store.verify(manifest)
+            print(f"ok       {_line(manifest)}")
+        except ShardDamaged as error:
+            print(f"damaged  {_line(manifest)}")
+            damaged = damaged or error
+    if damaged is not None:
+        raise damaged
+    return 0
+
+
+def run_remove(options: argparse.Namespace) -> int:
+    """Remove builds, or everything that no usable build needs."""
+    from fleetchat.cutter.store import megabytes
+    from fleetchat.cutter.unused import remove_unused
+    from fleetchat.errors import InputError
+
+    if bool(options.build) == options.unused:
+        raise InputError(
+            "name the builds to remove, or give --unused", hint="`fleetchat shards list` shows what there is"
+        )
+    store = _store(options)
+    with store.locked():
+        if options.unused:
+            for name, size in remove_unused(store):
+                print(f"removed  {name}  {megabytes(size)}")
+            return 0
+        for manifest in _chosen(store, options.build):
+            store.remove(manifest.build_key)
+            print(f"removed  {_line(manifest)}")
+    return 0
+
+
+def _register_build(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = actions.add_parser(
+        "build",
+        help="fetch a model and cut it",
+        description="Fetch, convert, check and cut the model of a recipe. What is there is not made again.",
+    )
+    parser.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or the path of a recipe file")
+    parser.add_argument("--stages", type=int, metavar="N", help="into how many stages; balanced by cost")
+    parser.add_argument(
+        "--layers", metavar="RANGES", help="cut by hand: the layers of each stage, as 0-17,18-29"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="take the model from this wheel, GGUF file or folder with an OpenVINO model, and fetch nothing",
+    )
+    parser.add_argument(
+        "--progress",
+        choices=("auto", "plain", "json"),
+        default="auto",
+        help="one line that is updated, plain lines, or JSON lines on stdout (default: by the terminal)",
+    )
+    _add_store(parser)
+    parser.set_defaults(run=run_build)
+
+
+def _register_list(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = actions.add_parser("list", help="what is built", description="List the builds in the store.")
+    parser.add_argument("--json", action="store_true", help="a JSON list on stdout")
+    _add_store(parser)
+    parser.set_defaults(run=run_list)
+
+
+def _register_verify(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = actions.add_parser(
+        "verify", help="look for damaged shards", description="Compare stored shards with their hashes."
+    )
+    parser.add_argument("build", metavar="RECIPE|KEY", nargs="?", help="only this recipe or build key")
+    _add_store(parser)
+    parser.set_defaults(run=run_verify)
+
+
+def _register_remove(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = actions.add_parser("rm", help="remove shards", description="Remove builds from the store.")
+    parser.add_argument("build", metavar="RECIPE|KEY", nargs="*", help="a recipe's name or a build key")
+    parser.add_argument(
+        "--unused",
+        action="store_true",
+        help="remove what no usable build needs: older builds, whole models without a build, downloads",
+    )
+    _add_store(parser)
+    parser.set_defaults(run=run_remove)
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR", help="folder of the shards (default: `fleetchat paths` shows it)"
+    )
+
+
+def _store(options: argparse.Namespace) -> Store:
+    from fleetchat.cutter.store import Store
+    from fleetchat.paths import store_folder
+
+    return Store(options.store.absolute() if options.store else store_folder())
+
+
+def _layer_ranges(text: str | None) -> tuple[LayerRange, ...] | None:
+    from fleetchat.cutter.recipe import parse_layers
+    from fleetchat.errors import InputError
+
+    if text is None:
+        return None
+    try:
+        return parse_layers(text)
+    except ValueError as error:
+        raise InputError(f"--layers {error}") from None
+
+
+def _chosen(store: Store, names: list[str]) -> list[Manifest]:
+    """The builds that recipe names and (beginnings of) build keys stand for. Raises InputError."""
+    from fleetchat.errors import InputError
+    from fleetchat.spelling import nearest
+
+    builds = store.builds()
+    chosen: dict[str, Manifest] = {}
+    for name in names:
+        found = [
+            one for one in builds if one.recipe == name or (len(name) >= 6 and one.build_key.startswith(name))
+        ]
+        if not found:
+            raise InputError(
+                f"there is no build {name!r}{nearest(name, {one.recipe for one in builds})}",
+                hint="`fleetchat shards list` shows what there is",
+            )
+        chosen.update({one.build_key: one for one in found})
+    return list(chosen.values())
+
+
+def _line(manifest: Manifest) -> str:
+    from fleetchat.cutter.store import files_of, megabytes
+
+    layers = ",".join(f"{stage.first_layer}-{stage.last_layer}" for stage in manifest.stages)
+    size = megabytes(sum(file.size for file in files_of(manifest)))
+    stages = f"{len(manifest.stages)} stage{'s' if len(manifest.stages) > 1 else ''}"
+    return f"{manifest.build_key[:SHORT_KEY]}  {manifest.recipe}  {stages}  {layers}  {size}"
+
+
+def _summary(store: Store, manifest: Manifest) -> dict[str, object]:
+    from fleetchat.cutter.store import files_of
+
+    return {
+        "build_key": manifest.build_key,
+        "recipe": manifest.recipe,
+        "model": manifest.model,
+        "stages": [[stage.first_layer, stage.last_layer] for stage in manifest.stages],
+        "bytes": sum(file.size for file in files_of(manifest)),
+        "created": manifest.created,
+        "converter": manifest.converter,
+        "weight_error": manifest.weight_error,
+        "speculation_by_mask": manifest.self_check.rollback_passed,
+        "folder": str(store.folder(manifest.build_key)),
+    }
