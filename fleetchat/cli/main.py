@@ -11,15 +11,14 @@ import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 
 from fleetchat import __version__
+from fleetchat.cli import ask, chat, paths, peer, shards
 from fleetchat.cli.output import configure_streams, log_exception, print_diagnostic, print_error
 from fleetchat.cli.parser import Parser
 from fleetchat.errors import ExitCode, FleetchatError
 
-COMMANDS = ("ask", "peer", "shards", "paths")
+COMMANDS = (ask, peer, shards, paths)
 
 NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
@@ -47,15 +46,13 @@ def build_parser() -> Parser:
         "Without a command the chat opens in the terminal.",
     )
     parser.add_argument("--version", action="version", version=f"fleetchat {__version__}")
-    if find_spec("fleetchat.cli.chat"):
-        chat = import_module("fleetchat.cli.chat")
-        chat.register_options(parser)
-        parser.set_defaults(run=chat.run)
+    chat.register_options(parser)
+    parser.set_defaults(run=chat.run)
     commands: argparse._SubParsersAction[Parser] = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", parser_class=Parser
     )
-    for name in filter(lambda name: find_spec(f"fleetchat.cli.{name}"), COMMANDS):
-        import_module(f"fleetchat.cli.{name}").register(commands)
+    for command in COMMANDS:
+        command.register(commands)
     return parser
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from fleetchat import __version__
-from fleetchat.cli import main as command_line
 from fleetchat.cli.main import explain, main
 from fleetchat.cli.output import LOG_LIMIT, configure_streams, log_exception
 from fleetchat.errors import ConfigError, FleetchatError, PeerLost
@@ -51,7 +50,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert leaving.value.code == 0
     text = capsys.readouterr().out
-    assert all(f"\n    {name} " in text for name in command_line.COMMANDS)
+    assert all(f"\n    {name} " in text for name in ("ask", "peer", "shards", "paths"))
 
 
 @pytest.mark.parametrize(
