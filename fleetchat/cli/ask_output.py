@@ -112,16 +112,24 @@ class Progress(Protocol):
 
 
 class LineProgress:
-    """For a pipe or a file: one plain line when a step begins."""
+    """For a pipe or a file: one plain line when a step begins.
+
+    The very first report waits for the second: when the shards are there already, a check of them is
+    all that is reported, and a script's stderr stays empty.
+    """
 
     def __init__(self, print_line: Write) -> None:
         self._print_line = print_line
+        self._reports = 0
         self._last = ""
 
     def step(self, text: str, done: int = 0, total: int = 0) -> None:
-        if text != self._last:
-            self._last = text
+        self._reports += 1
+        if self._reports == 2:
+            self._print_line(self._last)
+        if self._reports > 1 and text != self._last:
             self._print_line(text)
+        self._last = text
 
     def passing(self, text: str) -> None:
         """Nothing: it would stay in the file."""

@@ -116,6 +116,14 @@ def test_a_pipe_gets_a_plain_line_a_step() -> None:
     assert lines == ["fetching", "cutting", "the answer was cut"]
 
 
+def test_a_pipe_does_not_hear_of_a_single_step() -> None:
+    lines: list[str] = []
+    progress = LineProgress(lines.append)
+    progress.step("checking the stored shards")
+    progress.say("the answer was cut")
+    assert lines == ["the answer was cut"]
+
+
 def test_a_terminal_has_one_line_that_is_written_over() -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream, lambda: 24, sanitise)
