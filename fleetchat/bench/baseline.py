@@ -3,11 +3,12 @@
 Runs in a process of its own, so that it can be pinned and so that its memory is its own. One JSON
 object a line on stdin (a command), one on stdout (its answer)::
 
-    {"load": {"folder": …, "backend": "SDPA" | "PA", "config": {…}, "cores": [0]}} -> {"ready": true}
-    {"generate": {"token_ids": […], "max_tokens": N, "stop_ids": […]}}
-        -> {"token_ids": […], "ttft_ms": …, "seconds": …}   seconds: first token to last
-    {"batch": {"requests": [[…], …], "max_tokens": N, "stop_ids": […]}}
+    {"load": {"folder": …, "backend": "SDPA" | "PA" | "CB", "config": {…}, "cores": [0]}} -> {"ready": true}
+    {"replies": {"prompts": [[…], …], "seconds": S, "max_tokens": N, "stop_ids": […]}}
+        -> {"replies": [{"started": …, "times": […], "token_ids": […]}, …]}   times on this process's clock
+    {"batch": {"prompts": [[…], …], "max_tokens": N, "stop_ids": […]}}
         -> {"token_ids": [[…], …], "seconds": …}            seconds: all of it, prefill included
+    anything that fails -> {"error": text}
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import openvino
 import openvino_genai
 
-KV_CACHE_GB = 2  # for the paged backend; 8 sessions of 2,048 tokens need less
+from fleetchat.bench.workloads import LoopWatch
+
+KV_CACHE_GB = 2  # for the paged backends; 8 sessions of 2,048 tokens need less
 
 
 class Baseline:
@@ -32,8 +36,7 @@ class Baseline:
         """`backend` is SDPA, PA (both one request at a time) or CB (continuous batching)."""
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)
-        self._batching = backend == "CB"
-        if self._batching:
+        if backend == "CB":
             scheduler = openvino_genai.SchedulerConfig()
             scheduler.cache_size = KV_CACHE_GB
             scheduler.max_num_seqs = 64
@@ -43,45 +46,55 @@ class Baseline:
         else:
             self._pipeline = openvino_genai.LLMPipeline(folder, "CPU", ATTENTION_BACKEND=backend, **config)
 
-    def generate(self, token_ids: list[int], max_tokens: int, stop_ids: list[int]) -> dict[str, Any]:
-        """One greedy reply; times are taken where each token arrives."""
-        times: list[float] = []
+    def replies(
+        self, prompts: list[list[int]], seconds: float, max_tokens: int, stop_ids: list[int]
+    ) -> dict[str, Any]:
+        """Greedy replies to the prompts in turn until the time is over; a loop ends a reply."""
+        deadline = time.perf_counter() + seconds
+        config = greedy(max_tokens, stop_ids)
+        done: list[dict[str, Any]] = []
+        while time.perf_counter() < deadline:
+            done.append(self._reply(prompts[len(done) % len(prompts)], deadline, config))
+        return {"replies": done}
 
-        def note(token: int | list[int]) -> bool:
-            times.extend([time.perf_counter()] * (len(token) if isinstance(token, list) else 1))
-            return False
-
-        started = time.perf_counter()
-        result = self._pipeline.generate(tokenized(token_ids), greedy(max_tokens, stop_ids), TokenTimes(note))
-        tokens = without_stop(list(result.tokens[0]), stop_ids)
-        kept = times[: max(1, len(tokens))]
-        return {
-            "token_ids": tokens,
-            "ttft_ms": 1000 * (kept[0] - started),
-            "seconds": kept[-1] - kept[0],
-        }
-
-    def batch(self, requests: list[list[int]], max_tokens: int, stop_ids: list[int]) -> dict[str, Any]:
+    def batch(self, prompts: list[list[int]], max_tokens: int, stop_ids: list[int]) -> dict[str, Any]:
         """All requests at once through continuous batching."""
         config = greedy(max_tokens, stop_ids)
-        tensors = [openvino.Tensor(np.asarray([ids], dtype=np.int64)) for ids in requests]
+        tensors = [openvino.Tensor(np.asarray([ids], dtype=np.int64)) for ids in prompts]
         started = time.perf_counter()
-        results = self._pipeline.generate(tensors, [config] * len(requests))
+        results = self._pipeline.generate(tensors, [config] * len(prompts))
         seconds = time.perf_counter() - started
         tokens = [without_stop(list(result.m_generation_ids[0]), stop_ids) for result in results]
         return {"token_ids": tokens, "seconds": seconds}
 
+    def _reply(self, prompt: list[int], deadline: float, config: Any) -> dict[str, Any]:
+        times: list[float] = []
+        token_ids: list[int] = []
+        watch = LoopWatch()
+
+        def note(token_id: int) -> bool:
+            now = time.perf_counter()
+            if token_id not in config.stop_token_ids:
+                times.append(now)
+                token_ids.append(token_id)
+            return now > deadline or watch.push(token_id)
+
+        started = time.perf_counter()
+        self._pipeline.generate(tokenized(prompt), config, TokenTimes(note))
+        return {"started": started, "times": times, "token_ids": token_ids}
+
 
 class TokenTimes(openvino_genai.StreamerBase):  # type: ignore[misc]  # no type information
-    """Calls back with every token, without decoding it."""
+    """Calls back with every token, without decoding it; the reply ends when the callback answers True."""
 
-    def __init__(self, on_token: Any) -> None:
+    def __init__(self, on_token: Callable[[int], bool]) -> None:
         super().__init__()
         self._on_token = on_token
 
     def write(self, token: int | list[int]) -> Any:
-        self._on_token(token)
-        return openvino_genai.StreamingStatus.RUNNING
+        ends = [self._on_token(one) for one in (token if isinstance(token, list) else [token])]
+        status = openvino_genai.StreamingStatus
+        return status.STOP if any(ends) else status.RUNNING
 
     def end(self) -> None:
         """Nothing is buffered."""
@@ -104,23 +117,28 @@ def without_stop(token_ids: list[int], stop_ids: list[int]) -> list[int]:
     return token_ids[:-1] if token_ids and token_ids[-1] in stop_ids else token_ids
 
 
+def answer(baseline: Baseline | None, command: dict[str, Any]) -> tuple[Baseline | None, dict[str, Any]]:
+    """Carry out one command."""
+    if "load" in command:
+        return Baseline(**command["load"]), {"ready": True}
+    if baseline is None:
+        return None, {"error": "load first"}
+    if "batch" in command:
+        return baseline, baseline.batch(**command["batch"])
+    return baseline, baseline.replies(**command["replies"])
+
+
 def main() -> None:
     """Serve commands until end of file."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # what the library prints must not look like an answer
     baseline: Baseline | None = None
     for line in sys.stdin:
-        command = json.loads(line)
-        if "load" in command:
-            baseline = Baseline(**command["load"])
-            answer: dict[str, Any] = {"ready": True}
-        elif baseline is None:
-            answer = {"error": "load first"}
-        elif "batch" in command:
-            answer = baseline.batch(**command["batch"])
-        else:
-            answer = baseline.generate(**command["generate"])
-        answers.write(json.dumps(answer) + "\n")
+        try:
+            baseline, said = answer(baseline, json.loads(line))
+        except (RuntimeError, TypeError, ValueError, KeyError) as error:
+            said = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+        answers.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":

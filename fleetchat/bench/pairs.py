@@ -1,4 +1,4 @@
-"""Paired measurements: A and B alternately in one run, since the machine drifts (pure but for the clock).
+"""Paired measurements: members alternately in one run, since the machine drifts (no clock in here).
 
 The ratio of a measurement is the median over pairs, never the ratio of two medians: what drifts
 slower than a pair takes cancels out.
@@ -6,7 +6,7 @@ slower than a pair takes cancels out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -17,10 +17,13 @@ class Effort:
 
     pairs: int
     seconds: float
+    quick: bool = False
 
 
 FULL = Effort(pairs=9, seconds=5.0)
-QUICK = Effort(pairs=3, seconds=2.0)
+QUICK = Effort(pairs=3, seconds=2.0, quick=True)
+
+Measure = Callable[[int], Awaitable[float]]  # the number of the pair -> what was measured in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +64,18 @@ def paired_row(identity: str, unit: str, values: Sequence[float], baselines: Seq
     )
 
 
-def alternate(
-    pairs: int,
-    ours: Callable[[int], float],
-    theirs: Callable[[int], float],
-    *,
-    on_pair: Callable[[int], None],
-) -> tuple[list[float], list[float]]:
-    """Measure A B, B A, A B …: the order within a pair changes, so that neither side always goes first."""
-    values: list[float] = []
-    baselines: list[float] = []
+async def alternate(
+    members: Mapping[str, Measure], pairs: int, on_pair: Callable[[int], None]
+) -> dict[str, list[float]]:
+    """Measure A B C, C B A, A B C …: the order changes, so that no member always goes first."""
+    measured: dict[str, list[float]] = {name: [] for name in members}
     for pair in range(pairs):
-        if pair % 2 == 0:
-            values.append(ours(pair))
-            baselines.append(theirs(pair))
-        else:
-            baselines.append(theirs(pair))
-            values.append(ours(pair))
+        for name in list(members) if pair % 2 == 0 else reversed(list(members)):
+            measured[name].append(await members[name](pair))
         on_pair(pair)
-    return values, baselines
+    return measured
+
+
+def fastest(measured: Mapping[str, Sequence[float]]) -> str:
+    """The member with the highest median."""
+    return max(measured, key=lambda name: median(measured[name]))

@@ -1,0 +1,98 @@
+"""`fleetchat bench`: paired measurements on this machine, as a table or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fleetchat.bench.report import Report
+    from fleetchat.bench.setting import Setting
+
+Measurement = Callable[["Setting"], Awaitable["Report"]]
+
+
+def register(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the group of commands to the command line."""
+    group = commands.add_parser(
+        "bench",
+        help="measure this machine: chain against openvino_genai, fusion, rollback, throughput",
+        description="Measure on this machine. Both sides of a comparison run alternately, so that what "
+        "drifts slowly does not count. Other programs should be closed meanwhile.",
+    )
+    measurements = group.add_subparsers(
+        title="measurements", dest="measurement", metavar="MEASUREMENT", required=True
+    )
+    _add_parity(measurements)
+
+
+def run(options: argparse.Namespace, measurement: Measurement) -> int:
+    """Measure and print. Raises FleetchatError."""
+    import trio
+
+    from fleetchat.bench.machine import describe_machine
+    from fleetchat.bench.report import as_json, as_table
+
+    machine = describe_machine()
+    report = trio.run(measurement, setting_of(options))
+    print(as_json(report, machine) if options.json else as_table(report, machine))
+    return 0
+
+
+def setting_of(options: argparse.Namespace) -> Setting:
+    """What was asked for. Raises InputError."""
+    from fleetchat.bench.pairs import FULL, QUICK
+    from fleetchat.bench.setting import Setting, parse_cores
+    from fleetchat.cli.output import print_diagnostic
+    from fleetchat.paths import store_folder
+
+    return Setting(
+        store_root=options.store.absolute() if options.store else store_folder(),
+        effort=QUICK if options.quick else FULL,
+        cores=parse_cores(options.cores),
+        note=print_diagnostic,
+        recipe=options.recipe,
+        source=options.source,
+        precision=options.precision,
+    )
+
+
+def _add_parity(measurements: argparse._SubParsersAction[Any]) -> None:
+    def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.parity import measure_parity
+
+        return run(options, measure_parity)
+
+    parser = measurements.add_parser(
+        "parity",
+        help="a chain of one and of two stages against openvino_genai on the same core",
+        description="Is a cut model over TCP as fast as the whole model in one process?",
+    )
+    _add_common(parser)
+    parser.set_defaults(run=measure)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="3 pairs of 2 s instead of 9 of 5 s: at most a minute, less exact",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    parser.add_argument(
+        "--cores",
+        metavar="N,N",
+        help="the cores that stages are pinned to, one a stage (default: all in order)",
+    )
+    parser.add_argument(
+        "--recipe", metavar="NAME", default="smollm2-135m", help="the model: a recipe's name or file"
+    )
+    parser.add_argument(
+        "--from", dest="source", type=Path, metavar="FILE", help="where the model is; nothing is fetched then"
+    )
+    parser.add_argument(
+        "--precision", choices=("fast", "exact"), default="fast", help="of both sides (default fast)"
+    )
+    parser.add_argument("--store", type=Path, metavar="DIR", help="folder of the shards")
