@@ -114,6 +114,7 @@ class ChatRuntime:
                 nursery.start_soon(self._report_text)
                 failure = await fleet.wait_failed()
                 await self._let_replies_end()
+                self._report(SnapshotTaken(fleet.snapshot()))
                 raise failure
         finally:
             self._served = None

@@ -98,6 +98,7 @@ async def test_a_message_typed_before_the_fleet_is_ready_is_sent_then() -> None:
     runtime = FakeRuntime()
     async with running(runtime, ready=False) as pilot:
         await wait_until(pilot, lambda: "you may type already" in screen_text(pilot))
+        assert screen_text(pilot).splitlines()[0].endswith("starting")
         await type_text(pilot, "Hello")
         await pilot.press("enter")
         await wait_until(pilot, lambda: "Sent when the fleet is ready" in screen_text(pilot))
@@ -226,8 +227,11 @@ async def test_after_a_failure_one_can_read_and_try_again_later() -> None:
         await pilot.press("b", "enter")
         await wait_until(pilot, lambda: isinstance(pilot.app.screen, FailureScreen))
         await pilot.press("r")
+        await wait_until(pilot, lambda: "Starting the fleet again" in screen_text(pilot))
+        assert "127.0.0.1:41000" not in screen_text(pilot)
         runtime.become_ready()
         await wait_until(pilot, lambda: len(runtime.submitted) == 2)
+        await wait_until(pilot, lambda: "127.0.0.1:41000" in screen_text(pilot))
         assert runtime.submitted[1] == (FIRST, "b")
 
 

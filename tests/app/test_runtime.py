@@ -237,6 +237,7 @@ async def test_a_lost_stage_ends_the_replies_and_the_chat_goes_on_after_retry(
         [answer] = log.answers()
         assert answer.finish_reason is FinishReason.ERROR
         assert answer.text == log.text(ONE) != ""
+        assert isinstance(log[-2], SnapshotTaken)
         assert log[-1] == RuntimeFailed("stage 1 is lost", "start it again")
         assert backend.closed == 1
 

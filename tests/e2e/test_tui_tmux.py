@@ -45,8 +45,13 @@ class Terminal:
         }
         program = shlex.join([sys.executable, "-m", "fleetchat", *options])
         assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
-        script = f"cd {shlex.quote(str(self.folder))}; {assignments} {program}; echo $? > status"
+        # pytest imports readline, and that sets the size of pytest's own terminal in every child.
+        script = (
+            f"cd {shlex.quote(str(self.folder))}; unset COLUMNS LINES; "
+            f"{assignments} {program}; echo $? > status"
+        )
         self.tmux("new-session", "-d", "-x", str(width), "-y", str(height), script)
+        self.wait_for("Type a message, Enter sends", 20)
 
     def keys(self, *keys: str) -> None:
         self.tmux("send-keys", *keys)
@@ -92,11 +97,12 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 @pytest.mark.parametrize(("width", "height"), [(140, 40), (80, 24)])
 def test_a_stranger_asks_and_leaves(terminal: Terminal, width: int, height: int) -> None:
     terminal.open(width, height)
-    terminal.wait_for("Type a message, Enter sends", 20)
     terminal.wait_for("fast", START)
     terminal.keys("What is the capital of France?", "Enter")
     terminal.wait_for("finished")
     lines = terminal.screen().splitlines()
+    assert len(lines) == height
+    assert max(map(len, lines)) == width
     assert any("Paris" in line for line in lines)
     table = next(number for number, line in enumerate(lines) if line.split()[:2] == ["Stage", "Address"])
     first, second = (line.split() for line in lines[table + 1 : table + 3])

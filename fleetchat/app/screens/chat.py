@@ -80,7 +80,7 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         self.query_one(Prompt).focus()
         self._describe_empty()
-        self._refresh_words()
+        self._set_phase(Phase.STARTING)
 
     # What the runtime says
 
@@ -218,6 +218,8 @@ class ChatScreen(Screen[None]):
 
     def _after_failure(self, again: bool | None) -> None:
         if again and self._phase is Phase.FAILED:
+            self._snapshot = None
+            self.query_one(FleetTable).show(None)
             self._set_phase(Phase.STARTING)
             self.query_one(StartPanel).show_text("Starting the fleet again")
             self._runtime.retry()

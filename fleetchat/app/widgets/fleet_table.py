@@ -32,6 +32,7 @@ class FleetTable(Static):
     def _draw(self) -> None:
         self.set_class(self._snapshot is not None, "-shown")
         if self._snapshot is None:
+            self._lines = []
             return
         screen = self.app.size
         lines = table_lines(self._snapshot, max(1, screen.width - 4), screen.height // 3)
