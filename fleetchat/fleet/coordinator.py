@@ -6,15 +6,16 @@ Pure trio; it runs under Textual's thread, under `fleetchat ask` and under tests
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 
-from fleetchat.engine.ledger import reserved_cells
+from fleetchat.engine.ledger import reserved_cells, should_compact
 from fleetchat.errors import FleetError, PromptError, SliceFailed
 from fleetchat.fleet.batching import ChainLimits
 from fleetchat.fleet.chain import Chain
+from fleetchat.fleet.draft.depth import DepthPolicy
 from fleetchat.fleet.embedded import embedded_peer
 from fleetchat.fleet.generation import Generation
 from fleetchat.fleet.interleaver import Interleaver
@@ -23,19 +24,21 @@ from fleetchat.fleet.options import FleetOptions, available_cores, threads_per_s
 from fleetchat.fleet.recorder import Rate
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import ChainState, GenerationRequest
+from fleetchat.fleet.speculation import Speculation, open_speculation
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
 from fleetchat.fleet.view import fleet_snapshot
 from fleetchat.ids import Address, SessionId
 from fleetchat.paths import log_folder
 from fleetchat.transport.tasks import open_tasks
-from fleetchat.wire.frames import Close
+from fleetchat.wire.frames import Cancel, Close, Compact
 
 
 class FleetSession:
     """One conversation. Its KV stays on the stages between turns."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, depth: DepthPolicy) -> None:
         self.number = number
+        self.depth = depth
         self.state: ChainState | None = None
         self.generation: Generation | None = None
         self.rate = Rate()
@@ -50,8 +53,9 @@ class FleetSession:
 class Fleet:
     """An open fleet. Use `open_fleet`."""
 
-    def __init__(self, options: FleetOptions, chain: Chain) -> None:
+    def __init__(self, options: FleetOptions, chain: Chain, speculation: Speculation) -> None:
         self.options = options
+        self.speculation = speculation
         self.chain = chain
         self.interleaver = Interleaver(chain, chain_limits(options, chain))
         self.rate = Rate()
@@ -67,7 +71,7 @@ class Fleet:
     def new_session(self) -> FleetSession:
         """A session that holds nothing yet; it takes cells with its first slice."""
         self._numbers += 1
-        session = FleetSession(self._numbers)
+        session = FleetSession(self._numbers, self.speculation.new_depth())
         self.sessions.append(session)
         return session
 
@@ -98,20 +102,39 @@ class Fleet:
             self.interleaver.active.discard(session.number)
             session.last_used = trio.current_time()
 
-    async def state_for(self, session: FleetSession, rows: Callable[[ChainState], int]) -> ChainState:
-        """The session's state on the chain, with room for the rows that `rows` says it needs.
+    async def state_for(
+        self, session: FleetSession, token_ids: Sequence[int], drafts: int
+    ) -> tuple[ChainState, int]:
+        """The session's state on the chain, with room for what `token_ids` and the drafts add to it.
 
-        A session that would pass its reservation is freed and filled again under a new number.
+        A session that would pass its reservation is compacted; also returns how often (0 or 1).
         """
-        state = session.state
-        if state is not None and state.physical + rows(state) > self.reservation:
-            await self.drop_state(session)
-            state = None
+        state, compacted = session.state, 0
         if state is None:
             await self._make_room(session)
             state = session.state = ChainState(SessionId(self._next_session_id))
             self._next_session_id += 1
-        return state
+        first = state.reusable(token_ids)
+        if state.physical + len(token_ids) - first + drafts > self.reservation:
+            await self._compact(state, first)
+            compacted = 1
+        return state, compacted
+
+    async def tidy(self, session: FleetSession) -> bool:
+        """Between two turns: compact a session in which dead cells outweigh. True when it was ordered."""
+        state = session.state
+        if state is None or self.chain.failure is not None or not should_compact(state.length, state.dead):
+            return False
+        await self._compact(state, state.length)
+        return True
+
+    async def _compact(self, state: ChainState, keep: int) -> None:
+        """Hide what lies behind `keep`, then get rid of all dead cells. Nothing may be in flight."""
+        if keep < state.length:
+            state.truncate(keep)
+            await self.chain.send_in_band(Cancel(self.chain.epoch, state.session, keep=keep))
+        state.compacted()
+        await self.chain.send_in_band(Compact(self.chain.epoch, state.session))
 
     async def drop_state(self, session: FleetSession) -> None:
         """Free the session's cells on every stage; the next slice fills it from its first token."""
@@ -138,6 +161,7 @@ class Fleet:
         session.stop()
         if session in self.sessions:
             self.sessions.remove(session)
+        self.speculation.forget(session.number)
         await self.drop_state(session)
 
     def snapshot(self) -> FleetSnapshot:
@@ -166,15 +190,16 @@ async def open_fleet(
     """
     key = options.key or secrets.token_bytes(32)
     async with AsyncExitStack() as stack:
+        speculation = await open_speculation(options)
         addresses = await _start_embedded(options, key, stack, on_progress)
         chain = await stack.enter_async_context(open_chain(Opening(options, key, on_progress), addresses))
-        yield await stack.enter_async_context(fleet_over(options, chain))
+        yield await stack.enter_async_context(fleet_over(options, chain, speculation))
 
 
 @asynccontextmanager
-async def fleet_over(options: FleetOptions, chain: Chain) -> AsyncIterator[Fleet]:
+async def fleet_over(options: FleetOptions, chain: Chain, speculation: Speculation) -> AsyncIterator[Fleet]:
     """A fleet on a chain that is open."""
-    fleet = Fleet(options, chain)
+    fleet = Fleet(options, chain, speculation)
     async with open_tasks() as tasks:
         tasks.start_soon(fleet.interleaver.run)
         yield fleet

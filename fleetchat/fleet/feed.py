@@ -33,6 +33,7 @@ class Feed:
     rollback: int = 0  # of the first chunk: cells that the round before left behind
     outcome: SliceResult | None = None
     cells: tuple[tuple[int, int], ...] = ()  # (live, dead) a stage, as the last RESULT said
+    traversal: tuple[int, float] | None = None  # rows and unqueued seconds of its batch; None with a prefill
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # (first, rows) without RESULT
 
     @property

@@ -6,13 +6,15 @@ every committed token but the pending one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
 
-from fleetchat.errors import FleetchatError, SliceFailed
+from fleetchat.errors import DrafterFailed, FleetchatError, SliceFailed
+from fleetchat.fleet.draft.depth import Round
+from fleetchat.fleet.draft.interface import NOTHING, Proposal
 from fleetchat.fleet.feed import Feed
 from fleetchat.fleet.reply import Reply, TextDecoder
 from fleetchat.fleet.session import GenerationRequest
@@ -53,9 +55,21 @@ class _Clock:
 @dataclass(slots=True)
 class _Counters:
     rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    by_depth: list[int] = field(default_factory=list)  # rounds with 0, 1, … drafts
     rollbacks: int = 0
     masked: int = 0
+    compactions: int = 0
     cells: list[tuple[int, int]] = field(default_factory=list)
+
+    def count(self, drafted: int, accepted: int) -> None:
+        """One round."""
+        self.rounds += 1
+        self.drafted += drafted
+        self.accepted += accepted
+        self.by_depth.extend([0] * (drafted + 1 - len(self.by_depth)))
+        self.by_depth[drafted] += 1
 
 
 class Generation:
@@ -88,6 +102,8 @@ class Generation:
         self._clock = _Clock(started=trio.current_time())
         self._counters = _Counters()
         self._cached = 0
+        self._drafter = fleet.speculation.drafter.name
+        self._notes: list[str] = []
         self.prefill_total = 0
         self.prefill_done = 0
 
@@ -115,10 +131,13 @@ class Generation:
                 raise
             error = (failure.message, failure.hint or "")
             self._emit(self._reply.end(FinishReason.ERROR))
+        if await self._fleet.tidy(self._session):
+            self._counters.compactions += 1
         return self._answer(error)
 
     async def _round(self) -> None:
-        feed = await self._exchange()
+        proposal, draft_seconds = await self._propose()
+        feed = await self._exchange(proposal.ids)
         if feed is None:
             self._emit(self._reply.end(FinishReason.CANCELLED))
             return
@@ -129,10 +148,34 @@ class Generation:
                 feed.outcome.fault_code, f"a stage could not serve this reply: {feed.outcome.fault_text}"
             )
         self._note_cells(feed)
-        self._counters.rounds += 1
-        self._commit([feed.outcome.token])
+        accepted = feed.outcome.accepted
+        emitted = (*proposal.ids[:accepted], feed.outcome.token)
+        self._counters.count(len(proposal.ids), accepted)
+        rows, seconds = feed.traversal or (len(feed.token_ids), 0.0)
+        if len(feed.token_ids) == 1 + len(proposal.ids):
+            self._session.depth.record(Round(proposal, emitted, rows, seconds, draft_seconds))
+        self._commit(emitted)
 
-    def _commit(self, tokens: list[int]) -> None:
+    async def _propose(self) -> tuple[Proposal, float]:
+        """Drafts for the next round; none while the prompt is not fed, or where nothing would fit."""
+        state, committed = self._session.state, self._committed
+        if state is None or state.reusable(committed) < len(committed) - 1:
+            return NOTHING, 0.0
+        room = min(self._reply.room_left, self._fleet.options.context - len(committed)) - 1
+        try:
+            return await self._fleet.speculation.propose(
+                self._session.number,
+                committed,
+                self._session.depth,
+                room,
+                self._draw(),
+                lambda: self._stopped,
+            )
+        except DrafterFailed as failure:
+            self._notes.append(f"{failure.message}; the answer goes on without it")
+            return NOTHING, 0.0
+
+    def _commit(self, tokens: Sequence[int]) -> None:
         now = trio.current_time()
         for token in tokens:
             if self._reply.finish_reason is not None:
@@ -148,15 +191,16 @@ class Generation:
                 self._clock.commit(now, 0)
             self._emit(text)
 
-    async def _exchange(self) -> Feed | None:
-        """Feed what the chain lacks and draw; None when the reply was stopped meanwhile."""
+    async def _exchange(self, drafts: tuple[int, ...]) -> Feed | None:
+        """Feed what the chain lacks, and `drafts`; draw. None when the reply was stopped meanwhile."""
         if self._stopped:
             return None
-        session, fleet = self._session, self._fleet
-        committed = self._committed
-        state = await fleet.state_for(session, lambda held: len(committed) - held.reusable(committed))
+        session, fleet, committed = self._session, self._fleet, self._committed
+        state, compacted = await fleet.state_for(session, committed, len(drafts))
+        self._counters.compactions += compacted
         first = state.reusable(committed)
-        feed = Feed(state, first, committed[first:], self._draw(), on_rows_done=self._note_prefilled)
+        rows = [*committed[first:], *drafts]
+        feed = Feed(state, first, rows, self._draw(), drafts=len(drafts), on_rows_done=self._note_prefilled)
         self._note_prefill(first, len(committed))
         completed = await fleet.interleaver.exchange(session.number, feed)
         if feed.rollback:
@@ -210,11 +254,17 @@ class Generation:
             ttft_ms=self._clock.ttft_ms,
             tokens_per_s=self._clock.tokens_per_s,
             speculation=Speculation(
+                drafter=self._drafter,
                 rounds=counters.rounds,
+                drafted=counters.drafted,
+                accepted=counters.accepted,
+                depth_histogram=tuple(counters.by_depth) if counters.drafted else (),
                 rollbacks=counters.rollbacks,
                 cells_masked=(counters.masked,) * len(self._fleet.chain.stages),
                 cells_live=tuple(live for live, _ in counters.cells),
                 cells_dead=tuple(dead for _, dead in counters.cells),
+                compactions=counters.compactions,
             ),
             error=error,
+            notes=tuple(self._notes),
         )

@@ -145,16 +145,15 @@ class Interleaver:
     def _arrived(self, batch: _Batch, result: Result) -> None:
         """A RESULT of ours: wake the sessions whose round is over."""
         self._in_flight -= 1
-        self.pace.note(
-            result.timings,
-            rows=batch.rows,
-            prefill_rows=batch.prefill_rows,
-            seconds=trio.current_time() - batch.sent_at,
-        )
+        seconds = trio.current_time() - batch.sent_at
+        self.pace.note(result.timings, rows=batch.rows, prefill_rows=batch.prefill_rows, seconds=seconds)
+        queued = sum(timing.queue_us for timing in result.timings) / 1e6
+        traversal = None if batch.prefill_rows else (batch.rows, max(0.0, seconds - queued))
         for index, (entry, outcome) in enumerate(zip(batch.entries, result.results, strict=True)):
             if entry.given_up:
                 continue  # cancelled: its tokens are neither committed nor counted
             cells = tuple(timing.cells[index] for timing in result.timings)
+            entry.feed.traversal = traversal
             if entry.feed.note(outcome, cells):
                 entry.woken.set()
         self._kick()

@@ -36,6 +36,10 @@ class FleetOptions:
     cores: tuple[int, ...] | None = None  # one core a stage, for measurements
     key: bytes | None = None
     kv_cells: int | None = None
+    drafter: str = "none"  # "none" | "ngram" | "model" | "ngram+model"
+    draft_model: Path | None = None  # folder of a draft model's IR
+    draft_depth: int | None = None  # drafts a round; None = adaptive
+    max_draft: int = 8  # the most that adaptive takes
     connect_deadline: float = 20.0  # seconds
 
 

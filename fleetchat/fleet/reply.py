@@ -63,6 +63,11 @@ class Reply:
         """All text committed so far, what is held back included."""
         return self._decoded
 
+    @property
+    def room_left(self) -> int:
+        """Tokens that still fit into the context and under the maximum."""
+        return min(self._max_tokens, self._room) - len(self.token_ids)
+
     def commit(self, token_id: int) -> str:
         """Take one token. Raises ValueError when the reply is finished already."""
         if self.finish_reason is not None:

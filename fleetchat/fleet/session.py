@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from fleetchat.ids import SessionId
 
+COMPARED_AT_ONCE = 256  # ids; whole blocks are compared at once, since this is done in every round
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
@@ -37,10 +39,13 @@ class GenerationRequest:
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     """How many ids the two start with in common."""
-    for position, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            return position
-    return min(len(left), len(right))
+    shorter = min(len(left), len(right))
+    for start in range(0, shorter, COMPARED_AT_ONCE):
+        stop = min(start + COMPARED_AT_ONCE, shorter)
+        if list(left[start:stop]) != list(right[start:stop]):
+            pairs = zip(left[start:stop], right[start:stop], strict=True)
+            return start + next(index for index, (one, other) in enumerate(pairs) if one != other)
+    return shorter
 
 
 @dataclass(slots=True)
@@ -67,11 +72,21 @@ class ChainState:
         rollback = self.length - first
         if rollback < 0:
             raise ValueError(f"a gap: first {first} lies beyond the length {self.length}")
-        del self.held[first:]
+        self.truncate(first)
         self.held.extend(token_ids)
         self.physical += len(token_ids)
         return rollback
 
     def truncate(self, length: int) -> None:
-        """Note that every stage truncated the session to `length`."""
+        """Note that every stage truncated the session to `length`; at 0 it starts anew without dead cells."""
         del self.held[length:]
+        if not length:
+            self.physical = 0
+
+    @property
+    def dead(self) -> int:
+        return self.physical - self.length
+
+    def compacted(self) -> None:
+        """Note that every stage got rid of the session's dead cells."""
+        self.physical = self.length

@@ -110,6 +110,7 @@ class Answer:
     speculation: Speculation = field(default_factory=Speculation)
     recoveries: tuple[dict[str, object], ...] = ()
     error: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()  # what the reader should know, a sentence each
 
     @property
     def completion_tokens(self) -> int:

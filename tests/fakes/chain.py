@@ -16,9 +16,12 @@ import trio
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.engine.interface import StageEngine
 from fleetchat.fleet.coordinator import Fleet, fleet_over
+from fleetchat.fleet.draft.interface import Drafter
+from fleetchat.fleet.draft.none import NoDrafter
 from fleetchat.fleet.opening import Opening, open_chain
 from fleetchat.fleet.options import FleetOptions, PeerSpec
 from fleetchat.fleet.session import GenerationRequest, SamplingSettings
+from fleetchat.fleet.speculation import Speculation
 from fleetchat.ids import Address, BuildKey
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.serve import PeerOptions, serve
@@ -77,6 +80,9 @@ async def fake_fleet(
     key: bytes = KEY,
     peer_key: bytes = KEY,
     asked_manifest: Manifest | None = None,
+    drafter: Drafter | None = None,
+    depth: int | None = None,
+    max_draft: int = 8,
 ) -> AsyncIterator[FakeFleet]:
     """`mischief` has an entry a stage. `asked_manifest` is what the coordinator believes in."""
     build = manifest(stages, context=context)
@@ -101,10 +107,13 @@ async def fake_fleet(
             context=context,
             connect_deadline=2.0,
         )
+        speculation = Speculation(
+            drafter or NoDrafter(), depth=depth, max_draft=max_draft, vocabulary=build.vocabulary
+        )
         try:
             async with (
                 open_chain(Opening(options, key, lambda line: None), addresses) as chain,
-                fleet_over(options, chain) as fleet,
+                fleet_over(options, chain, speculation) as fleet,
             ):
                 yield FakeFleet(fleet, engines, scopes)
         finally:

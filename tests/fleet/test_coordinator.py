@@ -11,7 +11,7 @@ from fleetchat.errors import AuthenticationFailed, FleetError, PeerRefused, Prom
 from fleetchat.fleet.telemetry import FinishReason
 from fleetchat.ids import BuildKey
 from tests.fakes.chain import Letters, fake_fleet, request
-from tests.fakes.engine import Mischief, by_position, by_session, reply, stopping_at
+from tests.fakes.engine import FakeEngine, Mischief, by_position, by_session, reply, stopping_at
 from tests.peer.builders import manifest
 from tests.peer.coordinator import wait_for
 
@@ -165,19 +165,22 @@ async def test_stopping_inside_a_slice_truncates_every_stage_to_what_was_kept() 
     assert list(answer.token_ids) == reply(0, 4, 2, by_position)
 
 
-async def test_a_session_that_outgrows_its_reservation_is_filled_again() -> None:
+async def test_dead_cells_are_compacted_before_they_outgrow_the_reservation() -> None:
     async with fake_fleet(context=32) as fake:
         session = fake.fleet.new_session()
-        numbers = set()
-        for turn in range(40):  # every turn starts from other ids: all cells of the one before die
+        compactions = 0
+        for turn in range(40):  # every turn starts from other ids: most cells of the one before die
             answer = await fake.fleet.generate(
-                session, request([turn, 2, 3], max_tokens=20), Letters(), on_text=ignore
+                session, request([1, turn, 3], max_tokens=20), Letters(), on_text=ignore
             )
             assert list(answer.token_ids) == reply(0, 3, 20, by_position)
+            compactions += answer.speculation.compactions
             assert session.state is not None
-            numbers.add(session.state.session)
             assert session.state.physical <= fake.fleet.reservation
-    assert len(numbers) > 1
+        assert session.state.session == 1
+        assert compactions > 1
+        held = (session.state.length, session.state.dead)
+        await wait_for(lambda: all(cells_of(engine) == held for engine in fake.engines))
 
 
 async def test_an_idle_session_makes_room_and_is_filled_again_later() -> None:
@@ -279,6 +282,11 @@ async def test_the_snapshot_shows_what_the_stages_did() -> None:
     assert [stage.compute_ms.count for stage in snapshot.stages] == [6, 6]
     assert [(stage.first_layer, stage.last_layer) for stage in snapshot.stages] == [(0, 0), (1, 1)]
     assert [(one.tokens, one.generating) for one in snapshot.sessions] == [(7, False)]
+
+
+def cells_of(engine: FakeEngine) -> tuple[int, int]:
+    cells = engine.cells(engine.sessions()[0])
+    return cells.live, cells.dead
 
 
 def ignore(text: str) -> None:

@@ -1,0 +1,149 @@
+"""The fleet's drafter, called off the trio thread when it computes, and each session's depth.
+
+A drafter never changes the text; one that fails is dropped, and the answer goes on without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+
+import trio
+
+from fleetchat.cutter.store import Store
+from fleetchat.errors import DrafterFailed, InputError
+from fleetchat.fleet.draft.combined import CombinedDrafter, what_is_left
+from fleetchat.fleet.draft.costs import RoundCosts
+from fleetchat.fleet.draft.depth import AdaptiveDepth, DepthPolicy, FixedDepth
+from fleetchat.fleet.draft.interface import Drafter, Proposal, ShouldStop, at_most
+from fleetchat.fleet.draft.ngram import NgramDrafter
+from fleetchat.fleet.draft.none import NoDrafter
+from fleetchat.fleet.options import FleetOptions, available_cores
+from fleetchat.wire.frames import Draw
+
+DRAFTERS = ("none", "ngram", "model", "ngram+model")
+
+
+class Speculation:
+    """One a fleet."""
+
+    def __init__(self, drafter: Drafter, *, depth: int | None, max_draft: int, vocabulary: int) -> None:
+        """`depth` None is adaptive. Drafts outside the target's vocabulary are not sent."""
+        self.drafter = drafter
+        self._vocabulary = vocabulary
+        self.costs = RoundCosts()
+        self._depth = depth
+        self._max_draft = max_draft
+        self._one_at_a_time = trio.CapacityLimiter(1)
+
+    def new_depth(self) -> DepthPolicy:
+        """The depth of one session."""
+        if self._depth is not None:
+            return FixedDepth(min(self._depth, self._max_draft))
+        return AdaptiveDepth(self.costs, self._max_draft)
+
+    async def propose(
+        self,
+        session: int,
+        committed: Sequence[int],
+        policy: DepthPolicy,
+        room: int,
+        draw: Draw,
+        should_stop: ShouldStop,
+    ) -> tuple[Proposal, float]:
+        """At most `room` drafts, and the seconds that they took.
+
+        Raises DrafterFailed, once: the drafter was dropped then.
+        """
+        started = time.perf_counter()
+        depth = at_most(policy.choose, room)
+        try:
+            if not computes(self.drafter):
+                proposal = self.drafter.propose(session, committed, depth, draw, should_stop)
+            else:
+                snapshot = tuple(committed)
+                proposal = await trio.to_thread.run_sync(
+                    self.drafter.propose,
+                    session,
+                    snapshot,
+                    depth,
+                    draw,
+                    should_stop,
+                    limiter=self._one_at_a_time,
+                )
+        except DrafterFailed:
+            self.drafter = what_is_left(self.drafter)
+            raise
+        return self._checked(proposal, room), time.perf_counter() - started
+
+    def _checked(self, proposal: Proposal, room: int) -> Proposal:
+        """A drafter may be wrong, it must not break the link: peers refuse ids that no token has."""
+        known = takewhile(lambda token: 0 <= token < self._vocabulary, proposal.ids[: max(0, room)])
+        ids = tuple(known)
+        return proposal if len(ids) == len(proposal.ids) else replace(proposal, ids=ids)
+
+    def forget(self, session: int) -> None:
+        self.drafter.forget(session)
+
+
+def computes(drafter: Drafter) -> bool:
+    """Whether a call may take milliseconds."""
+    return drafter.name in {"model", "ngram+model"}
+
+
+def check_speculation(options: FleetOptions) -> None:
+    """Raises InputError when the drafter cannot be used with this model at all."""
+    if options.drafter not in DRAFTERS:
+        raise InputError(f"there is no drafter {options.drafter!r}: {', '.join(DRAFTERS)}")
+    if options.drafter == "none":
+        return
+    if "model" in options.drafter and options.draft_model is None:
+        raise InputError(
+            f"the drafter {options.drafter} needs a draft model",
+            hint="name its folder with --draft-model or [speculation] draft_model, or use --drafter ngram",
+        )
+    check = options.manifest.self_check
+    if options.kv == "masked" and not check.rollback_passed:
+        raise InputError(
+            f"{options.manifest.model} cannot be used with speculation on the engine {options.kv}: after a "
+            f"rollback its logits differ by {check.rollback:.2g}",
+            hint="use --drafter none",
+        )
+
+
+async def open_speculation(options: FleetOptions) -> Speculation:
+    """Load what the drafter needs. Raises InputError: no draft, another vocabulary, not a model."""
+    check_speculation(options)
+    drafter: Drafter = NoDrafter()
+    if "ngram" in options.drafter:
+        drafter = NgramDrafter()
+    if "model" in options.drafter:
+        assert options.draft_model is not None
+        loaded = await trio.to_thread.run_sync(_load_model, options, options.draft_model)
+        drafter = CombinedDrafter(drafter, loaded) if "ngram" in options.drafter else loaded
+    return Speculation(
+        drafter,
+        depth=options.draft_depth,
+        max_draft=options.max_draft,
+        vocabulary=options.manifest.vocabulary,
+    )
+
+
+def _load_model(options: FleetOptions, folder: Path) -> Drafter:
+    from fleetchat.fleet.draft.model import DraftModel, model_name
+    from fleetchat.fleet.draft.model_drafter import ModelDrafter
+    from fleetchat.fleet.draft.vocabulary import require_same_vocabulary
+
+    manifest = options.manifest
+    require_same_vocabulary(
+        Store(options.store_root).folder(manifest.build_key) / manifest.tokenizer.name,
+        (folder if folder.is_dir() else folder.parent) / "tokenizer.json",
+        target_name=manifest.model,
+        draft_name=model_name(folder),
+    )
+    threads = options.threads or max(1, available_cores() // 2)
+    model = DraftModel(folder, precision=options.precision, threads=threads)
+    return ModelDrafter(model, vocabulary=manifest.vocabulary)
