@@ -177,7 +177,7 @@ async def test_the_build_shows_step_and_bar() -> None:
     runtime = FakeRuntime()
     async with running(runtime, ready=False) as pilot:
         runtime.say(BuildProgressed("cutting the model", 3, 6))
-        await wait_until(pilot, lambda: "First run: cutting the model  ███" in screen_text(pilot))
+        await wait_until(pilot, lambda: "Shards: cutting the model  ███" in screen_text(pilot))
         assert "50 %" in screen_text(pilot)
         runtime.say(StartProgressed("starting shard peer 0"))
         await wait_until(pilot, lambda: "starting shard peer 0 …" in screen_text(pilot))

@@ -128,7 +128,7 @@ async def test_names_and_errors_of_others_cannot_act(written: list[str]) -> None
     runtime = FakeRuntime()
     async with running(runtime, (140, 40), ready=False) as pilot:
         runtime.say(BuildProgressed(NASTY, 1, 2))
-        await wait_until(pilot, lambda: f"First run: {HARMLESS}" in screen_text(pilot))
+        await wait_until(pilot, lambda: f"Shards: {HARMLESS}" in screen_text(pilot))
         runtime.say(StartProgressed(NASTY))
         await wait_until(pilot, lambda: f"{HARMLESS} …" in screen_text(pilot))
         runtime.say(FleetReady(NASTY, CONTEXT))

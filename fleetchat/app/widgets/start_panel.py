@@ -32,7 +32,7 @@ class StartPanel(Static):
         self._draw()
 
     def show_build(self, step: str, done: int, total: int) -> None:
-        self._show(f"First run: {one_line(step)}", done, total)
+        self._show(f"Shards: {one_line(step)}", done, total)
 
     def show_text(self, text: str) -> None:
         self._show(one_line(text), 0, 0)
