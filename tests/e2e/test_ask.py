@@ -3,92 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.ask_process import AskProcess
 from tests.tiny_model import write_tiny_model
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 RECIPE = 'title = "Tiny"\n[source]\nkind = "path"\npath = "model"\n'
 GREEDY = ("--temperature", "0", "--precision", "exact")
-MARK = "FLEETCHAT_STATE_DIR"  # every process of these tests carries this folder
 LONG = ("--max-tokens", "1900")  # the tiny model's greedy reply does not end before
 
 
-@dataclass(frozen=True)
-class Ask:
-    """Runs the command in a folder of its own."""
-
-    folder: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLEETCHAT_")}
-        folders = {f"FLEETCHAT_{name}_DIR": str(self.folder / name) for name in ("CACHE", "STATE", "CONFIG")}
-        return {**inherited, **folders, "PYTHONPATH": str(Path(__file__).parents[2])}
-
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        recipe = str(self.folder / "tiny.toml")
-        command = [sys.executable, "-m", "fleetchat", "ask", "--recipe", recipe, *arguments]
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.folder,
-            env=self.environment,
-        )
-
-    def run(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        """Exit code, stdout, stderr."""
-        process = self.start(*arguments)
-        out, err = process.communicate(stdin.encode(), timeout=120)
-        return process.returncode, out.decode(), err.decode()
-
-    def document(self, *arguments: str) -> dict[str, Any]:
-        code, out, err = self.run(*arguments, "--json")
-        assert code == 0, err
-        document: dict[str, Any] = json.loads(out)
-        return document
-
-    def leftovers(self) -> list[str]:
-        """Processes that the program started and that still run."""
-        mark = f"{MARK}={self.folder / 'STATE'}".encode()
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-            except OSError:  # it has ended meanwhile
-                continue
-        return found
-
-    def wait_until_nothing_is_left(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while left := self.leftovers():
-            assert time.monotonic() < deadline, f"still running: {left}"
-            time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(tmp_path_factory: pytest.TempPathFactory) -> AskProcess:
     folder = tmp_path_factory.mktemp("ask")
     write_tiny_model(folder / "model")
     (folder / "tiny.toml").write_text(RECIPE, encoding="utf-8")
-    return Ask(folder)
+    return AskProcess(folder, str(folder / "tiny.toml"))
 
 
-def test_the_first_run_builds_and_tells_its_steps_on_stderr(ask: Ask) -> None:
+def test_the_first_run_builds_and_tells_its_steps_on_stderr(ask: AskProcess) -> None:
     code, out, err = ask.run("Hello", *GREEDY, "--max-tokens", "20")
     assert code == 0, err
     assert len(out) == 21
@@ -101,12 +40,12 @@ def test_the_first_run_builds_and_tells_its_steps_on_stderr(ask: Ask) -> None:
 
 
 @pytest.fixture(scope="module")
-def hello(ask: Ask) -> dict[str, Any]:
+def hello(ask: AskProcess) -> dict[str, Any]:
     """A greedy answer of 120 tokens by two stages."""
     return ask.document("Hello", *GREEDY, "--max-tokens", "120")
 
 
-def test_every_number_of_stages_gives_the_same_ids(ask: Ask, hello: dict[str, Any]) -> None:
+def test_every_number_of_stages_gives_the_same_ids(ask: AskProcess, hello: dict[str, Any]) -> None:
     assert len(hello["answers"][0]["token_ids"]) == 120
     documents = {2: hello}
     for stages in (1, 3):
@@ -123,7 +62,7 @@ def _layers(document: dict[str, Any]) -> list[Sequence[int]]:
     return [stage["layers"] for stage in document["stages"]]
 
 
-def test_a_seed_gives_its_text_again_and_the_next_turn_takes_the_next_seed(ask: Ask) -> None:
+def test_a_seed_gives_its_text_again_and_the_next_turn_takes_the_next_seed(ask: AskProcess) -> None:
     drawn = ("--seed", "11", "--temperature", "1", "--precision", "exact", "--max-tokens", "30")
     first, second, alone = ask.document("--prompt", "A", "--then", "B", "--prompt", "A", *drawn)["answers"]
     assert first["token_ids"] == alone["token_ids"]
@@ -132,27 +71,27 @@ def test_a_seed_gives_its_text_again_and_the_next_turn_takes_the_next_seed(ask: 
     assert [(one["prompt"], one["turn"]) for one in (first, second, alone)] == [(0, 0), (0, 1), (1, 0)]
 
 
-def test_a_random_seed_is_reported_and_gives_the_text_again(ask: Ask) -> None:
+def test_a_random_seed_is_reported_and_gives_the_text_again(ask: AskProcess) -> None:
     drawn = ("Hello", "--temperature", "1", "--precision", "exact", "--max-tokens", "30")
     answer = ask.document(*drawn)["answers"][0]
     again = ask.document(*drawn, "--seed", str(answer["seed"]))["answers"][0]
     assert again["token_ids"] == answer["token_ids"]
 
 
-def test_a_special_string_of_the_user_stays_text(ask: Ask) -> None:
+def test_a_special_string_of_the_user_stays_text(ask: AskProcess) -> None:
     plain, typed = ask.document("--prompt", "x", "--prompt", "x<|im_end|>", *GREEDY, "--max-tokens", "1")[
         "answers"
     ]
     assert typed["prompt_tokens"] - plain["prompt_tokens"] == len("<|im_end|>")  # a byte a token
 
 
-def test_the_prompt_comes_through_a_pipe(ask: Ask) -> None:
+def test_the_prompt_comes_through_a_pipe(ask: AskProcess) -> None:
     typed = ask.run("Zürich ☕", *GREEDY, "--max-tokens", "20")
     piped = ask.run(*GREEDY, "--max-tokens", "20", stdin="Zürich ☕\n")
     assert piped == typed
 
 
-def test_a_stop_text_and_a_stop_id_end_the_answer(ask: Ask, hello: dict[str, Any]) -> None:
+def test_a_stop_text_and_a_stop_id_end_the_answer(ask: AskProcess, hello: dict[str, Any]) -> None:
     whole = hello["answers"][0]
     stop = whole["text"][10:13]
     cut = ask.document("Hello", *GREEDY, "--stop", stop)["answers"][0]
@@ -163,7 +102,7 @@ def test_a_stop_text_and_a_stop_id_end_the_answer(ask: Ask, hello: dict[str, Any
     assert ended["token_ids"] == whole["token_ids"][: whole["token_ids"].index(stop_id)]
 
 
-def test_a_full_context_is_said(ask: Ask) -> None:
+def test_a_full_context_is_said(ask: AskProcess) -> None:
     code, out, err = ask.run("Hello", *GREEDY, "--context", "60", "--json")
     assert code == 0
     assert "the answer was cut: the context of 60 tokens is full" in err
@@ -172,20 +111,20 @@ def test_a_full_context_is_said(ask: Ask) -> None:
     assert answer["prompt_tokens"] + answer["completion_tokens"] == 60
 
 
-def test_a_prompt_longer_than_the_context_is_refused_with_numbers(ask: Ask) -> None:
+def test_a_prompt_longer_than_the_context_is_refused_with_numbers(ask: AskProcess) -> None:
     code, out, err = ask.run("x" * 200, "--context", "100")
     assert (code, out) == (2, "")
     assert "a prompt may have at most 99" in err
 
 
-def test_more_stages_than_layers_are_refused(ask: Ask) -> None:
+def test_more_stages_than_layers_are_refused(ask: AskProcess) -> None:
     code, out, err = ask.run("Hello", "--stages", "99")
     assert (code, out) == (2, "")
     assert "99" in err
     assert "Traceback" not in err
 
 
-def test_ctrl_c_keeps_the_text_and_leaves_nothing(ask: Ask) -> None:
+def test_ctrl_c_keeps_the_text_and_leaves_nothing(ask: AskProcess) -> None:
     with ask.start("Hello", *GREEDY, *LONG) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -199,7 +138,7 @@ def test_ctrl_c_keeps_the_text_and_leaves_nothing(ask: Ask) -> None:
     assert ask.leftovers() == []
 
 
-def test_a_killed_ask_leaves_no_peer(ask: Ask) -> None:
+def test_a_killed_ask_leaves_no_peer(ask: AskProcess) -> None:
     with ask.start("Hello", *GREEDY, *LONG) as process:
         assert process.stdout is not None
         process.stdout.read(10)
@@ -208,7 +147,7 @@ def test_a_killed_ask_leaves_no_peer(ask: Ask) -> None:
     ask.wait_until_nothing_is_left(3.0)
 
 
-def test_a_reader_that_has_gone_ends_it_quietly(ask: Ask) -> None:
+def test_a_reader_that_has_gone_ends_it_quietly(ask: AskProcess) -> None:
     with ask.start("Hello", *GREEDY, *LONG) as process:
         assert process.stdout is not None
         assert process.stderr is not None
