@@ -21,7 +21,7 @@ from fleetchat.fleet.draft.depth import AdaptiveDepth, DepthPolicy, FixedDepth
 from fleetchat.fleet.draft.interface import Drafter, Proposal, ShouldStop, at_most
 from fleetchat.fleet.draft.ngram import NgramDrafter
 from fleetchat.fleet.draft.none import NoDrafter
-from fleetchat.fleet.options import FleetOptions, available_cores
+from fleetchat.fleet.options import FleetOptions
 from fleetchat.wire.frames import Draw
 
 DRAFTERS = ("none", "ngram", "model", "ngram+model")
@@ -132,18 +132,15 @@ async def open_speculation(options: FleetOptions) -> Speculation:
     )
 
 
-def _load_model(options: FleetOptions, folder: Path) -> Drafter:
-    from fleetchat.fleet.draft.model import DraftModel, model_name
-    from fleetchat.fleet.draft.model_drafter import ModelDrafter
-    from fleetchat.fleet.draft.vocabulary import require_same_vocabulary
+def _load_model(options: FleetOptions, path: Path) -> Drafter:
+    from fleetchat.fleet.draft.model_drafter import load_model_drafter
 
     manifest = options.manifest
-    require_same_vocabulary(
-        Store(options.store_root).folder(manifest.build_key) / manifest.tokenizer.name,
-        (folder if folder.is_dir() else folder.parent) / "tokenizer.json",
+    return load_model_drafter(
+        path,
+        tokenizer=Store(options.store_root).folder(manifest.build_key) / manifest.tokenizer.name,
         target_name=manifest.model,
-        draft_name=model_name(folder),
+        vocabulary=manifest.vocabulary,
+        precision=options.precision,
+        threads=options.threads or 1,
     )
-    threads = options.threads or max(1, available_cores() // 2)
-    model = DraftModel(folder, precision=options.precision, threads=threads)
-    return ModelDrafter(model, vocabulary=manifest.vocabulary)
