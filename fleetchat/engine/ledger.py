@@ -86,6 +86,11 @@ class KvLedger:
         """int64 [physical], 1 for live cells: a view that the next `append` may leave behind."""
         return self._mask[: self._physical]
 
+    @property
+    def mask_memory(self) -> NDArray[np.int64]:
+        """int64 [capacity]: what `mask` is the beginning of; another array once it has grown."""
+        return self._mask
+
     def positions(self, rows: int) -> NDArray[np.int64]:
         """int64 [rows]: logical positions of the last `rows` live cells."""
         return np.arange(self._live - rows, self._live)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from fleetchat.engine.fused import fused_attention_layers
+from fleetchat.engine.inputs import StepInput
 from fleetchat.engine.interface import Cells, EngineSlice, EngineTraits, SliceOutput
 from fleetchat.engine.ledger import KvLedger, reserved_cells
 from fleetchat.engine.precision import Precision, openvino_config
@@ -42,11 +44,11 @@ WARM_UP_ROWS = 64
 
 @dataclass(slots=True)
 class _Session:
-    """`inputs` keeps the memory alive that the request's input tensors point to."""
+    """`inputs` are those of the request that the stage has."""
 
     request: ov.InferRequest
+    inputs: dict[str, StepInput]
     ledger: KvLedger = field(default_factory=KvLedger)
-    inputs: dict[str, NDArray[np.number]] = field(default_factory=dict)
     states_compacted: int = 0  # of a compaction under way
 
 
@@ -84,6 +86,7 @@ class MaskedEngine:
         self._sessions: dict[SessionKey, _Session] = {}
         self._compiled = _compile(xml, device, openvino_config(self._precision, threads, device=device))
         self._ports = {port.get_any_name(): port for port in self._compiled.inputs}
+        self._require_inputs(xml)
         self.fused_layers = fused_attention_layers(self._compiled) if device == "CPU" else 0
         warm_rows = max(1, min(WARM_UP_ROWS, context // 4))
         self._layout = warmed_up(self, xml, warm_rows)
@@ -180,7 +183,7 @@ class MaskedEngine:
             return _failed(fault)
         session = self._sessions.get(item.key)
         if session is None:
-            session = self._sessions[item.key] = _Session(self._new_request())
+            session = self._sessions[item.key] = self._new_session()
         self._cut(session, item.first)
         session.ledger.append(len(item.token_ids))
         try:
@@ -220,36 +223,21 @@ class MaskedEngine:
         logit_rows: int,
     ) -> NDArray[np.float32]:
         """Run the rows that the ledger has just appended; returns a view of the wanted output rows."""
-        rows = len(token_ids)
-        self._put(session, "position_ids", session.ledger.positions(rows)[None], np.int64)
+        rows, inputs, ledger = len(token_ids), session.inputs, session.ledger
+        if "position_ids" in inputs:
+            inputs["position_ids"].write(ledger.positions(rows)[None])
         if self._shape.first_stage:
-            self._put(session, "input_ids", token_ids[None], np.int64)
+            inputs["input_ids"].write(token_ids[None])
         elif hidden is not None:
-            self._put(session, "inputs_embeds", hidden[None], np.float32)
+            inputs["inputs_embeds"].write(hidden[None])
         if self._shape.last_stage:
-            self._put(session, "logit_rows", np.arange(rows - max(1, logit_rows), rows), np.int64)
-        self._show(session, "attention_mask", session.ledger.mask()[None])
+            inputs["logit_rows"].write(np.arange(rows - max(1, logit_rows), rows))
+        inputs["attention_mask"].show(ledger.mask_memory, (1, ledger.physical))
         session.request.infer(share_outputs=True)
         output: NDArray[np.float32] = session.request.get_output_tensor(0).data
         if output.shape != self._output_shape(rows, logit_rows):
             raise RuntimeError(f"the output is {output.shape}, not {self._output_shape(rows, logit_rows)}")
         return output[len(output) - logit_rows :] if self._shape.last_stage else output[0]
-
-    def _put(self, session: _Session, name: str, values: NDArray[np.number], dtype: type[np.number]) -> None:
-        """Write an input in place; only another shape than that of the step before needs another tensor."""
-        if name not in self._ports:
-            return
-        held = session.inputs.get(name)
-        if held is not None and held.shape == values.shape:
-            held[...] = values
-        else:
-            self._show(session, name, np.array(values, dtype, order="C"))
-
-    def _show(self, session: _Session, name: str, array: NDArray[np.number]) -> None:
-        """Let an input tensor point to the memory of `array`, which must be contiguous."""
-        if name in self._ports:
-            session.request.set_tensor(self._ports[name], ov.Tensor(array, shared_memory=True))
-            session.inputs[name] = array
 
     def _output_shape(self, rows: int, logit_rows: int) -> tuple[int, ...]:
         """A model that has lost its Gather on `beam_idx` gives empty tensors and no error."""
@@ -257,17 +245,22 @@ class MaskedEngine:
             return (max(1, logit_rows), self._shape.vocabulary)
         return (1, rows, self._shape.hidden)
 
-    def _new_request(self) -> ov.InferRequest:
+    def _new_session(self) -> _Session:
         request = self._compiled.create_infer_request()
         if "beam_idx" in self._ports:
             request.set_tensor(self._ports["beam_idx"], ov.Tensor(np.zeros(1, dtype=np.int32)))
-        return request
+        inputs = {
+            name: StepInput(port.get_element_type().to_dtype().type, partial(_place, request, port))
+            for name, port in self._ports.items()
+            if name != "beam_idx"
+        }
+        return _Session(request, inputs)
 
     # --- loading ---------------------------------------------------------------------------------------
 
     def trial_session(self) -> _Session:
         """One that is not counted; see `warm_up.Runner`."""
-        return _Session(self._new_request())
+        return self._new_session()
 
     def trial_run(self, session: _Session, rows: int) -> None:
         session.ledger.append(rows)
@@ -276,6 +269,14 @@ class MaskedEngine:
 
     def state_shapes(self, session: _Session) -> dict[str, Shape]:
         return {state.name: tuple(map(int, state.state.shape)) for state in _states(session.request)}
+
+    def _require_inputs(self, xml: Path) -> None:
+        wanted = {"attention_mask", "input_ids" if self._shape.first_stage else "inputs_embeds"}
+        if self._shape.last_stage:
+            wanted.add("logit_rows")
+        missing = sorted(wanted - set(self._ports))
+        if missing:
+            raise FleetError(f"{xml.name} cannot be run: it has no input {', '.join(missing)}", hint=REBUILD)
 
     def _require_expected(self, xml: Path, device: str, attention_layers: int | None) -> None:
         """The shard is the one that the manifest describes, and its layers are fused."""
@@ -297,6 +298,16 @@ def _compile(xml: Path, device: str, config: dict[str, object]) -> ov.CompiledMo
         return ov.Core().compile_model(str(xml), device, config)
     except RuntimeError as error:
         raise FleetError(f"cannot load {xml.name} on {device}: {reason(error)}", hint=REBUILD) from error
+
+
+def _place(
+    request: ov.InferRequest, port: ov.ConstOutput, memory: NDArray[np.number], shape: Shape
+) -> ov.Tensor:
+    """A tensor over `memory` as the request's input; the shape comes first, or the request refuses it."""
+    tensor = ov.Tensor(memory, shared_memory=True)
+    tensor.shape = shape
+    request.set_tensor(port, tensor)
+    return tensor
 
 
 def _states(request: ov.InferRequest) -> list[ov.VariableState]:
