@@ -18,6 +18,7 @@ h = the upper 53 bits of output number i of the stream seeded by that key. All n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,11 +51,13 @@ def draw_token(
     `logits` is [vocabulary]; `reply_ids` are the ids at positions `settings.reply_start` … position - 1
     (only read when there is a penalty). Raises SliceFailed("non-finite") when a logit is no finite number.
     """
-    _require_finite(logits, position)
+    likeliest = int(logits.argmax())
+    _require_finite(logits, likeliest, position)
     if settings.penalty != 1.0:
         logits = penalised(logits, reply_ids, settings.penalty)
+        likeliest = int(logits.argmax())
     if settings.temperature <= 0.0:
-        return int(logits.argmax())
+        return likeliest
     ids, scaled = kept(logits, settings.temperature, settings.top_k, settings.top_p)
     if len(ids) == 1:
         return int(ids[0])
@@ -125,9 +128,9 @@ def _output(state: int, number: int) -> int:
     return mixed ^ (mixed >> 31)
 
 
-def _require_finite(logits: NDArray[np.floating], position: int) -> None:
-    """Two passes without a temporary: a NaN is carried into both the least and the greatest value."""
-    if not (np.isfinite(logits.max()) and np.isfinite(logits.min())):
+def _require_finite(logits: NDArray[np.floating], likeliest: int, position: int) -> None:
+    """One more pass, without a temporary: the arg max of values with a NaN is the NaN."""
+    if not (math.isfinite(logits[likeliest]) and math.isfinite(logits.min())):
         raise SliceFailed(
             FaultCode.NON_FINITE,
             f"the logits for position {position} are not finite",

@@ -25,7 +25,7 @@ class ChainSessions:
         self._chain = chain
         self._history = history
         self._keeps_history = keeps_history
-        self._statistics: dict[SessionId, SessionStats] = {}
+        self._statistics: dict[SessionId, tuple[int, int, int]] = {}  # length, live, dead
         self._compacting: deque[SessionId] = deque()  # next one first
         self._broken: dict[SessionId, tuple[str, str]] = {}
         self.cells_used = 0  # physical, of all sessions
@@ -80,15 +80,16 @@ class ChainSessions:
         cells = self._engine.cells(key)
         before = self._statistics.get(session)
         if before is not None:
-            self.cells_used -= before.live + before.dead
+            self.cells_used -= before[1] + before[2]
         elif cells.physical == 0:
             return 0, 0
         self.cells_used += cells.physical
-        self._statistics[session] = SessionStats(session, self._engine.length(key), cells.live, cells.dead)
+        self._statistics[session] = (self._engine.length(key), cells.live, cells.dead)
         return cells.live, cells.dead
 
     def statistics(self) -> tuple[SessionStats, ...]:
-        return tuple(self._statistics.values())
+        noted = list(self._statistics.items())  # at once: the inference thread goes on
+        return tuple(SessionStats(session, *numbers) for session, numbers in noted)
 
     def free(self) -> None:
         for key in self._engine.sessions():
@@ -136,7 +137,7 @@ class ChainSessions:
         self._history.forget(session)
         noted = self._statistics.pop(session, None)
         if noted is not None:
-            self.cells_used -= noted.live + noted.dead
+            self.cells_used -= noted[1] + noted[2]
 
     def _fork(self, frame: Fork) -> None:
         new, source = self._key(frame.new), self._key(frame.source)

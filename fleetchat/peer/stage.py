@@ -50,15 +50,20 @@ class StagePlan:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """One slice on its way through this stage. `hidden` are its rows as they came."""
+    """One slice on its way through this stage. `hidden` are its rows as they came.
+
+    `cells` are (live, dead) after it was run; None when it was not.
+    """
 
     slice: Slice
+    key: SessionKey
     hidden: NDArray[np.floating] | None
     status: SliceStatus
     fault: tuple[str, str] = ("", "")
     kept: tuple[int, int] = (0, 0)  # its rows in the outgoing array
     accepted: int = 0
     token: int = 0
+    cells: tuple[int, int] | None = None
 
     def fail(self, code: str, text: str) -> None:
         self.status = SliceStatus.FAILED
@@ -85,7 +90,7 @@ class StageWorker:
         """Carry out one batch: the FORWARD for the next stage, or on the last one the RESULT."""
         started = self._clock()
         frame = batch.frame
-        works = list(_works(frame, batch.skipped))
+        works = list(_works(self._plan.chain, frame, batch.skipped))
         rows = sum(work.slice.rows for work in works if work.status is SliceStatus.OK)
         out = None if self._plan.is_last else np.empty((rows, self._plan.hidden), self._plan.wire_dtype.numpy)
         for group in self._groups(works):
@@ -95,7 +100,7 @@ class StageWorker:
             queue_us=_microseconds(started - batch.arrived),
             compute_us=_microseconds(self._clock() - started),
             received_bytes=batch.received_bytes,
-            cells=tuple(self._sessions.note(work.slice.session) for work in works),
+            cells=tuple([work.cells or self._sessions.note(work.slice.session) for work in works]),
         )
         timings = (*frame.timings, timing)
         if out is None:
@@ -137,7 +142,7 @@ class StageWorker:
             self._run(ready, out)
 
     def _run(self, works: list[_Work], out: NDArray[np.floating] | None) -> None:
-        before = [self._engine.length(self._key(work)) for work in works]
+        before = [self._engine.length(work.key) for work in works]
         try:
             outputs = self._engine.run([self._engine_slice(work) for work in works])
             if len(outputs) != len(works):
@@ -147,34 +152,31 @@ class StageWorker:
             return
         for work, output in zip(works, outputs, strict=True):
             self._take_output(work, output, out)
-            self._sessions.note(work.slice.session)
+            work.cells = self._sessions.note(work.slice.session)
 
     def _after_exception(
         self, works: list[_Work], before: list[int], error: Exception, out: NDArray[np.floating] | None
     ) -> None:
         """Find the slice to blame: those that the engine has not begun to append run again, one by one."""
         for work, length in zip(works, before, strict=True):
-            not_appended = work.slice.first <= self._engine.length(self._key(work)) <= length
+            not_appended = work.slice.first <= self._engine.length(work.key) <= length
             if len(works) > 1 and not_appended:
                 self._run([work], out)
             else:
                 work.fail(*fault_of(error))
-
-    def _key(self, work: _Work) -> SessionKey:
-        return SessionKey(self._plan.chain, work.slice.session)
 
     def _admit(self, work: _Work) -> bool:
         """Check a slice against the session's state; a slice that does not fit has failed."""
         slice_ = work.slice
         self._sessions.finish_compaction(slice_.session)
         session = slice_.session
-        fault = self._sessions.broken(session) or self._misfit(slice_) or self._sessions.refusal(session)
+        fault = self._sessions.broken(session) or self._misfit(work) or self._sessions.refusal(session)
         if fault is not None:
             work.fail(*fault)
         return fault is None
 
-    def _misfit(self, slice_: Slice) -> tuple[str, str] | None:
-        length = self._engine.length(SessionKey(self._plan.chain, slice_.session))
+    def _misfit(self, work: _Work) -> tuple[str, str] | None:
+        slice_, length = work.slice, self._engine.length(work.key)
         if slice_.first > length:
             return FaultCode.GAP, f"first row at {slice_.first}, but the stage holds {length} positions"
         if slice_.rollback != length - slice_.first:
@@ -189,7 +191,7 @@ class StageWorker:
     def _engine_slice(self, work: _Work) -> EngineSlice:
         slice_ = work.slice
         wanted = slice_.drafts + 1 if self._plan.is_last and slice_.draw is not None else 0
-        return EngineSlice(self._key(work), slice_.first, slice_.token_ids, work.hidden, wanted)
+        return EngineSlice(work.key, slice_.first, slice_.token_ids, work.hidden, wanted)
 
     def _take_output(self, work: _Work, output: SliceOutput, out: NDArray[np.floating] | None) -> None:
         if output.fault is not None:
@@ -226,7 +228,7 @@ class StageWorker:
                 work.fail(*fault_of(error))
 
 
-def _works(frame: Forward, skipped: set[SessionId]) -> Iterator[_Work]:
+def _works(chain: ChainId, frame: Forward, skipped: set[SessionId]) -> Iterator[_Work]:
     """Pair each slice with its hidden rows; every OK slice of the frame brought some."""
     came = kept = 0
     for slice_ in frame.slices:
@@ -234,7 +236,8 @@ def _works(frame: Forward, skipped: set[SessionId]) -> Iterator[_Work]:
         if slice_.status is SliceStatus.OK and frame.hidden is not None:
             hidden = frame.hidden[came : came + slice_.rows]
             came += slice_.rows
-        work = _Work(slice_, hidden, slice_.status, (slice_.fault_code, slice_.fault_text))
+        key = SessionKey(chain, slice_.session)
+        work = _Work(slice_, key, hidden, slice_.status, (slice_.fault_code, slice_.fault_text))
         if slice_.status is SliceStatus.OK and slice_.session in skipped:
             work.status = SliceStatus.SKIPPED
         if work.status is SliceStatus.OK:
