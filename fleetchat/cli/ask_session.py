@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from fleetchat.chat.sanitise import Sanitiser
 from fleetchat.cli.ask_output import AnswerWriter, Progress
 from fleetchat.cli.ask_report import Answered, finish_note
 from fleetchat.cli.ask_turns import turn_seed
 from fleetchat.errors import FleetchatError, FleetError
-from fleetchat.fleet.coordinator import FleetSession
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest, SamplingSettings
 from fleetchat.fleet.telemetry import Answer, FinishReason
@@ -27,14 +26,23 @@ class Conversation(Protocol):
     def answered(self, text: str, token_ids: tuple[int, ...]) -> None: ...
 
 
-class OpenFleet(Protocol):
+class Session(Protocol):
+    """One conversation's state on a fleet."""
+
+    def stop(self) -> None: ...
+
+
+SessionType = TypeVar("SessionType", bound=Session)
+
+
+class OpenFleet(Protocol[SessionType]):
     """The part of `fleet.coordinator.Fleet` that is used here."""
 
-    def new_session(self) -> FleetSession: ...
+    def new_session(self) -> SessionType: ...
 
     async def generate(
         self,
-        session: FleetSession,
+        session: SessionType,
         request: GenerationRequest,
         decoder: TextDecoder,
         *,
@@ -42,7 +50,7 @@ class OpenFleet(Protocol):
         on_prefill: Callable[[int, int], None],
     ) -> Answer: ...
 
-    async def close_session(self, session: FleetSession) -> None: ...
+    async def close_session(self, session: SessionType) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +95,22 @@ def open_conversations(plan: Sequence[tuple[str, ...]], new: Callable[[], Conver
     return opened
 
 
-class Asking:
+class Asking(Generic[SessionType]):
     """Asks everything once. `answers` grows; `failure` is the first thing that failed."""
 
     def __init__(
-        self, fleet: OpenFleet, settings: ReplySettings, progress: Progress, writer: AnswerWriter | None
+        self,
+        fleet: OpenFleet[SessionType],
+        settings: ReplySettings,
+        progress: Progress,
+        writer: AnswerWriter | None,
     ) -> None:
         """`writer` None streams nothing."""
         self._fleet = fleet
         self._settings = settings
         self._progress = progress
         self._writer = writer
-        self._session: FleetSession | None = None
+        self._session: SessionType | None = None
         self._stopped = False
         self.answers: list[Answered] = []
         self.failure: FleetchatError | None = None
@@ -134,7 +146,7 @@ class Asking:
         finally:
             await self._fleet.close_session(session)
 
-    async def _reply(self, session: FleetSession, request: GenerationRequest) -> Answer:
+    async def _reply(self, session: SessionType, request: GenerationRequest) -> Answer:
         sanitiser = Sanitiser()
         if self._writer is not None and self.answers:
             self._writer.separate()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import trio
 
-from fleetchat.fleet.coordinator import FleetSession
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest
 from fleetchat.fleet.telemetry import Answer, FinishReason
@@ -23,9 +22,9 @@ class Script:
     error: tuple[str, str] | None = None
 
 
-class ScriptedSession(FleetSession):
+class ScriptedSession:
     def __init__(self, number: int) -> None:
-        super().__init__(number)
+        self.number = number
         self.stopped = trio.Event()
 
     def stop(self) -> None:
@@ -41,19 +40,18 @@ class AskedFleet:
     closed: list[int] = field(default_factory=list)
     speaking: trio.Event = field(default_factory=trio.Event)
 
-    def new_session(self) -> FleetSession:
+    def new_session(self) -> ScriptedSession:
         return ScriptedSession(len({number for number, _ in self.requests}))
 
     async def generate(
         self,
-        session: FleetSession,
+        session: ScriptedSession,
         request: GenerationRequest,
         decoder: TextDecoder,
         *,
         on_text: Callable[[str], None],
         on_prefill: Callable[[int, int], None],
     ) -> Answer:
-        assert isinstance(session, ScriptedSession)
         self.requests.append((session.number, request))
         script = self.scripts.pop(0)
         on_prefill(0, len(request.token_ids))
@@ -77,6 +75,6 @@ class AskedFleet:
             error=script.error,
         )
 
-    async def close_session(self, session: FleetSession) -> None:
+    async def close_session(self, session: ScriptedSession) -> None:
         await trio.lowlevel.checkpoint()
         self.closed.append(session.number)
