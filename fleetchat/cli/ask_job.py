@@ -19,7 +19,7 @@ from fleetchat.config import Config
 from fleetchat.cutter.recipe import Recipe
 from fleetchat.cutter.store import Store
 from fleetchat.errors import ExitCode, InputError
-from fleetchat.fleet.configured import prepare_fleet, sampling_of
+from fleetchat.fleet.configured import prepare_fleet, sampling_of, system_of
 from fleetchat.fleet.coordinator import open_fleet
 from fleetchat.fleet.options import FleetOptions
 from fleetchat.fleet.provision import BuildProgress
@@ -135,7 +135,7 @@ def _prepare(job: Job, options: FleetOptions) -> tuple[ReplySettings, list[Opene
             raise InputError(
                 f"--stop-id {stop_id}: the ids of {manifest.model} end at {manifest.vocabulary - 1}"
             )
-    system = job.config.chat.system
+    system = system_of(job.config, job.recipe)
 
     def new_conversation() -> Conversation | PlainText:
         if job.raw:

@@ -10,13 +10,16 @@ from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText
 from fleetchat.app.chat_task import GenerationSettings
 from fleetchat.app.events import Report
 from fleetchat.app.runtime import ChatRuntime
-from fleetchat.chat.conversation import ChatFormat, Conversation
+from fleetchat.chat.conversation import ChatFormat
+from fleetchat.chat.messages import Message, Role
+from fleetchat.chat.overflow import FittedPrompt, fitted_prompt
+from fleetchat.chat.turn import Turn
 from fleetchat.config import Config
 from fleetchat.cutter.manifest import Manifest
-from fleetchat.cutter.recipe import Recipe
+from fleetchat.cutter.recipe import Recipe, find_recipe
 from fleetchat.cutter.store import Store
-from fleetchat.errors import FleetError, PromptError
-from fleetchat.fleet.configured import prepare_fleet, sampling_of
+from fleetchat.errors import FleetError
+from fleetchat.fleet.configured import prepare_fleet, sampling_of, system_of
 from fleetchat.fleet.coordinator import Fleet, FleetSession, open_fleet
 from fleetchat.fleet.options import FleetOptions
 from fleetchat.fleet.reply import TextDecoder
@@ -42,6 +45,7 @@ class LocalModel:
     manifest: Manifest
     chat_format: ChatFormat
     system: str | None
+    overflow: str
 
     @property
     def name(self) -> str:
@@ -51,24 +55,20 @@ class LocalModel:
     def stop_ids(self) -> frozenset[int]:
         return frozenset(self.manifest.stop_ids)
 
-    def new_conversation(self, context: int) -> LocalConversation:
-        return LocalConversation(self.chat_format, context=context, system=self.system)
+    def render(self, turn: Turn, *, context: int, max_tokens: int) -> FittedPrompt:
+        system = self.system if turn.options.system is None else turn.options.system
+        before = (Message(Role.SYSTEM, system),) if system else ()
+        return fitted_prompt(
+            self.chat_format,
+            (*before, *turn.messages),
+            context=context,
+            max_tokens=max_tokens,
+            drop_oldest=(turn.options.overflow or self.overflow) == "drop-oldest",
+            continues=turn.continues,
+        )
 
     def decoder(self) -> TextDecoder:
         return self.chat_format.decoder()
-
-
-class LocalConversation(Conversation):
-    """A conversation whose refusals say what to do in the chat."""
-
-    def ask(self, prompt: str) -> tuple[int, ...]:
-        began = any(message.token_ids is not None for message in self.messages)
-        try:
-            return super().ask(prompt)
-        except PromptError as error:
-            if began:
-                raise PromptError(error.message, hint="start a new chat (Ctrl+N)") from error
-            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,10 @@ class LocalSession:
 
     fleet: Fleet
     session: FleetSession
+
+    @property
+    def number(self) -> int:
+        return self.session.number
 
     async def generate(
         self, request: GenerationRequest, decoder: TextDecoder, *, on_text: OnText, on_prefill: OnPrefill
@@ -132,7 +136,8 @@ class LocalBackend:
             bos_id=manifest.bos_id,
             stop_ids=manifest.stop_ids,
         )
-        return LocalModel(manifest, chat_format, self._config.chat.system)
+        recipe = find_recipe(self._config.model.recipe)
+        return LocalModel(manifest, chat_format, system_of(self._config, recipe))
 
     @asynccontextmanager
     async def open_fleet(self, _model: ChatModel, on_start: OnStart) -> AsyncIterator[LocalFleet]:

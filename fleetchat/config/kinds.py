@@ -131,8 +131,8 @@ class Depth(_TomlText):
     def check(self, value: object, base: Path) -> int | str:
         if value == "adaptive":
             return "adaptive"
-        if isinstance(value, bool) or not isinstance(value, int) or not _within(value, 0, 64):
-            raise ValueError(f'must be "adaptive" or a whole number from 0 to 64, not {_shown(value)}')
+        if isinstance(value, bool) or not isinstance(value, int) or not _within(value, 1, 64):
+            raise ValueError(f'must be "adaptive" or a whole number from 1 to 64, not {_shown(value)}')
         return value
 
 

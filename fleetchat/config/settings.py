@@ -55,10 +55,10 @@ class FleetSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculationSettings:
-    drafter: str = _required(Choice(("none",), later="; speculation comes in a later version"))
-    """What guesses tokens ahead."""
+    drafter: str | None = _optional(Choice(("none", "ngram", "model", "ngram+model")))
+    """What guesses tokens ahead; None = ngram+model where there is a draft model, else ngram."""
     draft_model: Path | None = _optional(FilePath())
-    """The draft model's IR."""
+    """Folder of the draft model's IR; None = the recipe's, if it names one."""
     depth: int | str = _required(Depth(), option="--draft-depth")
     """Drafts a round: a number, or "adaptive"."""
     max_draft: int = _required(Integer(1, 64))

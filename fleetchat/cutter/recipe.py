@@ -68,6 +68,7 @@ class Recipe:
     draft: str | None  # a recipe, or the folder of a draft model's IR
     sampling: RecipeSampling
     sizes: Sizes
+    system: str | None = None  # the system prompt that suits the model; None = as its chat template says
 
 
 Check = Callable[[object], Any]
@@ -125,6 +126,7 @@ def parse(table: Mapping[str, object], file: Path) -> Recipe:
         draft=top.value("draft", _text, default=None),
         sampling=_sampling(top.table("sampling"), file),
         sizes=_sizes(top.table("sizes"), file),
+        system=top.value("system", _text, default=None),
     )
 
 
@@ -140,7 +142,7 @@ def parse_layers(text: str) -> tuple[LayerRange, ...]:
 
 
 _KEYS = {
-    *("name", "title", "licence", "stages", "context", "layers", "draft"),
+    *("name", "title", "licence", "stages", "context", "layers", "draft", "system"),
     *("source", "sampling", "sizes"),
 }
 

@@ -49,6 +49,10 @@ async def prepare_fleet(
         threads=config.fleet.threads,
         key=key,
         kv_cells=config.fleet.kv_cells,
+        drafter=drafter_of(config, recipe),
+        draft_model=draft_of(config, recipe),
+        draft_depth=None if config.speculation.depth == "adaptive" else int(config.speculation.depth),
+        max_draft=config.speculation.max_draft,
     )
 
 
@@ -86,6 +90,29 @@ def context_of(config: Config, recipe: Recipe, manifest: Manifest) -> int:
             hint=f"set --context or [model] context to at most {longest}",
         )
     return config.model.context
+
+
+def draft_of(config: Config, recipe: Recipe) -> Path | None:
+    """Folder of the draft model. A recipe's draft that is not built is no draft."""
+    if config.speculation.draft_model is not None:
+        return config.speculation.draft_model
+    if recipe.draft is None:
+        return None
+    store = Store(paths.store_folder())
+    built = store.find_recipe(recipe.draft, 1)
+    return store.folder(built.build_key) / built.stages[0].xml.name if built else None
+
+
+def drafter_of(config: Config, recipe: Recipe) -> str:
+    """What is set; else ngram+model where there is a draft model, else ngram."""
+    if config.speculation.drafter is not None:
+        return config.speculation.drafter
+    return "ngram+model" if draft_of(config, recipe) is not None else "ngram"
+
+
+def system_of(config: Config, recipe: Recipe) -> str | None:
+    """The system prompt: what is set, else what suits the model; None = the chat template's own."""
+    return config.chat.system if config.chat.system is not None else recipe.system
 
 
 def sampling_of(config: Config, recipe: RecipeSampling) -> SamplingSettings:

@@ -59,7 +59,7 @@ def test_the_shipped_values(folders: Folders) -> None:
     assert (config.model.recipe, config.model.context) == ("smollm2-135m", None)
     assert (config.fleet.mode, config.fleet.stages, config.fleet.peers) == ("embedded", 2, ())
     assert (config.fleet.kv, config.fleet.precision, config.fleet.tls) == ("auto", "fast", False)
-    assert config.speculation.drafter == "none"
+    assert config.speculation.drafter is None
     assert config.sampling.temperature is None
     assert config.sampling.stop == ()
 
@@ -149,12 +149,13 @@ def test_order_of_the_places(folders: Folders, monkeypatch: pytest.MonkeyPatch) 
             ": tls in [fleet] must be false: links are not encrypted in this version",
         ),
         (
-            '[speculation]\ndrafter = "ngram"',
-            ": drafter in [speculation] must be \"none\", not 'ngram'; speculation comes in a later version",
+            '[speculation]\ndrafter = "ngrams"',
+            ': drafter in [speculation] must be "none" or "ngram" or "model" or "ngram+model", '
+            "not 'ngrams'",
         ),
         (
             "[speculation]\ndepth = 65",
-            ': depth in [speculation] must be "adaptive" or a whole number from 0 to 64, not 65',
+            ': depth in [speculation] must be "adaptive" or a whole number from 1 to 64, not 65',
         ),
         ("[fleet]\npeers = 1", ": peers in [fleet] must be written as [[fleet.peers]] tables"),
         (
