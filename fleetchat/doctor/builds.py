@@ -1,0 +1,124 @@
+"""The shards of the configured model: there, undamaged, of this version?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetchat.cutter.manifest import CUTTER_FORMAT, Manifest
+from fleetchat.cutter.partition import LayerRange
+from fleetchat.cutter.recipe import PypiSource, Recipe
+from fleetchat.cutter.source import obtain, pinned_identity
+from fleetchat.cutter.store import Store, files_of, matches, megabytes
+from fleetchat.cutter.unused import unused_folders
+from fleetchat.doctor.finding import Finding, fail, ok, warn
+from fleetchat.errors import ShardDamaged
+
+NAME = "shards"
+REMOVE = "fleetchat shards rm --unused"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The build that a start would look for. `source`, `converter` None: not known, any will do."""
+
+    recipe: Recipe
+    stages: int
+    source: str | None
+    converter: str | None
+
+    @property
+    def ranges(self) -> tuple[LayerRange, ...] | None:
+        """Layers that the recipe cuts by hand."""
+        return self.recipe.layers if self.stages == self.recipe.stages else None
+
+    @property
+    def command(self) -> str:
+        """What builds it."""
+        return f"fleetchat shards build {self.recipe.name} --stages {self.stages}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.recipe.name} in {self.stages} stage{'' if self.stages == 1 else 's'}"
+
+
+def source_identity(recipe: Recipe, store: Store) -> str:
+    """SHA-256 that names the model's source; a local file is read for it. Raises SourceError."""
+    pinned = pinned_identity(recipe, None)
+    return pinned or obtain(recipe, None, store, lambda step, done, total: None).identity
+
+
+def current_converter(recipe: Recipe) -> str:
+    """What would convert the model now. Loads OpenVINO into this process: probe it first."""
+    from fleetchat.cutter.source import GgufSource, IrSource
+    from fleetchat.cutter.whole import converter_of
+
+    local = not isinstance(recipe.source, PypiSource)
+    exported = local and recipe.source.path.is_dir()  # type: ignore[union-attr]
+    return converter_of(IrSource(Path(), "") if exported else GgufSource(Path(), ""))
+
+
+def find_wanted(store: Store, wanted: Wanted) -> Manifest | None:
+    """The newest build that a start would take; its files are not checked. As `cutter.build` chooses."""
+    for manifest in reversed(store.builds()):
+        if (
+            manifest.recipe == wanted.recipe.name
+            and wanted.recipe.context in (None, manifest.context)
+            and wanted.converter in (None, manifest.converter)
+            and matches(manifest, wanted.stages, wanted.ranges, wanted.source)
+        ):
+            return manifest
+    return None
+
+
+def check_builds(store: Store, wanted: Wanted, build: Manifest | None) -> Finding:
+    """Hash the files of `build`; say why there is none where there is none."""
+    if build is None:
+        return _missing(store, wanted)
+    try:
+        store.verify(build)
+    except ShardDamaged as damage:
+        return fail(
+            NAME,
+            damage.message,
+            f"{wanted.command}; when it comes back, look after the disk",
+            "the next start builds them again by itself",
+        )
+    files = files_of(build)
+    size = megabytes(sum(file.size for file in files))
+    text = f"{wanted.title}, {size}, {len(files)} files as they were built"
+    return ok(NAME, text, *_unused(store))
+
+
+def _missing(store: Store, wanted: Wanted) -> Finding:
+    others = [one for one in store.builds() if one.recipe == wanted.recipe.name]
+    same_cut = [one for one in others if len(one.stages) == wanted.stages]
+    old = [one for one in same_cut if one.format != CUTTER_FORMAT]
+    if old:
+        why = (
+            f"the shards of {wanted.title} are old: cutter format {old[-1].format}, "
+            f"this fleetchat uses {CUTTER_FORMAT}"
+        )
+    elif same_cut and wanted.converter not in (None, same_cut[-1].converter):
+        why = (
+            f"the shards of {wanted.title} are old: made by {same_cut[-1].converter}, "
+            f"now it would be {wanted.converter}"
+        )
+    elif same_cut:
+        why = f"the shards of {wanted.title} are of another model file, or cut in another way"
+    else:
+        why = f"there are no shards of {wanted.title} yet"
+    remedy = f"{wanted.command}, or just start: the first start builds them"
+    if same_cut:
+        remedy = f"{wanted.command} (or just start), then {REMOVE}"
+    return warn(NAME, why, remedy, *_unused(store))
+
+
+def _unused(store: Store) -> list[str]:
+    """Builds that no version of today reads."""
+    old = [folder for folder in unused_folders(store) if folder.parent == store.build_folder]
+    if not old:
+        return []
+    size = megabytes(sum(file.stat().st_size for folder in old for file in folder.glob("*")))
+    builds = "1 build" if len(old) == 1 else f"{len(old)} builds"
+    return [f"{builds} of another cutter format take {size}; `{REMOVE}` removes them"]
