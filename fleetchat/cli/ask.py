@@ -19,6 +19,9 @@ SETTINGS = {
     "kv": "fleet.kv",
     "precision": "fleet.precision",
     "drafter": "speculation.drafter",
+    "draft_model": "speculation.draft_model",
+    "draft_depth": "speculation.depth",
+    "max_draft": "speculation.max_draft",
     "temperature": "sampling.temperature",
     "top_p": "sampling.top_p",
     "top_k": "sampling.top_k",
@@ -99,7 +102,21 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--kv", choices=("auto", "masked"), help="how stages keep the KV cache")
     group.add_argument("--context", type=int, metavar="N", help="tokens of a conversation, answers included")
-    group.add_argument("--drafter", choices=("none",), help="what guesses tokens ahead")
+    _add_speculation(parser)
+
+
+def _add_speculation(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("speculation: tokens are guessed ahead, the text stays the same")
+    group.add_argument(
+        "--drafter",
+        choices=("none", "ngram", "model", "ngram+model"),
+        help="what guesses: ngram looks the text up, model is a small model of the same vocabulary",
+    )
+    group.add_argument("--draft-model", metavar="PATH", help="folder of the draft model's OpenVINO IR")
+    group.add_argument(
+        "--draft-depth", type=_depth, metavar="N", help="drafts a round: adaptive, or a number"
+    )
+    group.add_argument("--max-draft", type=int, metavar="K", help="the most that adaptive takes")
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -151,6 +168,10 @@ def run(options: argparse.Namespace) -> int:
             progress=progress_on_stderr(),
         )
     )
+
+
+def _depth(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdecimal() else text
 
 
 def check_options(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Asking the planned turns of an open fleet, one after the other."""
+"""Asking the planned turns of an open fleet: conversations at once, the turns of each in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import trio
+
 from fleetchat.chat.sanitise import Sanitiser
+from fleetchat.cli.ask_order import AnswerStream, OrderedAnswers
 from fleetchat.cli.ask_output import AnswerWriter, Progress
 from fleetchat.cli.ask_report import Answered, finish_note
 from fleetchat.cli.ask_turns import turn_seed
@@ -14,6 +17,7 @@ from fleetchat.errors import FleetchatError, FleetError
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest, SamplingSettings
 from fleetchat.fleet.telemetry import Answer, FinishReason
+from fleetchat.transport.tasks import open_tasks
 
 FINAL = {FinishReason.CANCELLED, FinishReason.ERROR}  # endings after which no further turn is asked
 
@@ -37,6 +41,11 @@ SessionType = TypeVar("SessionType", bound=Session)
 
 class OpenFleet(Protocol[SessionType]):
     """The part of `fleet.coordinator.Fleet` that is used here."""
+
+    @property
+    def places(self) -> int:
+        """Sessions that it can serve at once."""
+        ...
 
     def new_session(self) -> SessionType: ...
 
@@ -110,57 +119,73 @@ class Asking(Generic[SessionType]):
         self._settings = settings
         self._progress = progress
         self._writer = writer
-        self._session: SessionType | None = None
+        self._running: list[SessionType] = []
         self._stopped = False
         self.answers: list[Answered] = []
         self.failure: FleetchatError | None = None
 
     def stop(self) -> None:
-        """End the running reply with its text kept, and ask no more."""
+        """End the running replies with their text kept, and ask no more."""
         self._stopped = True
-        if self._session is not None:
-            self._session.stop()
+        for session in self._running:
+            session.stop()
 
     async def run(self, conversations: Sequence[Opened]) -> None:
-        """Ask until the end or `stop`. A conversation that fails does not keep the others from going on."""
-        for number, opened in enumerate(conversations):
-            if self._stopped:
-                break
-            try:
-                await self._converse(number, opened)
-            except FleetchatError as failure:
-                self._note_failure(failure)
+        """Ask everything, as many conversations at once as the fleet has places, until the end or `stop`.
+
+        A conversation that fails does not keep the others from going on.
+        """
+        places = trio.CapacityLimiter(max(1, self._fleet.places))
+        order = OrderedAnswers(self._writer, len(conversations))
+        async with open_tasks() as tasks:
+            for number, opened in enumerate(conversations):
+                await places.acquire_on_behalf_of(number)
+                tasks.start_soon(self._converse_in_turn, number, opened, order, places)
+        self.answers.sort(key=lambda answered: (answered.prompt, answered.turn))
         self._progress.clear()
 
-    async def _converse(self, number: int, opened: Opened) -> None:
-        session = self._session = self._fleet.new_session()
+    async def _converse_in_turn(
+        self, number: int, opened: Opened, order: OrderedAnswers, places: trio.CapacityLimiter
+    ) -> None:
+        stream = order.stream(number)
+        try:
+            if not self._stopped:
+                await self._converse(number, opened, stream)
+        except FleetchatError as failure:
+            self._note_failure(failure)
+        finally:
+            stream.end()
+            places.release_on_behalf_of(number)
+
+    async def _converse(self, number: int, opened: Opened, stream: AnswerStream) -> None:
+        session = self._fleet.new_session()
+        self._running.append(session)
         try:
             for turn, text in enumerate(opened.turns):
                 prompt_ids = opened.first_ids if turn == 0 else opened.conversation.ask(text)
-                answer = await self._reply(session, self._settings.request(prompt_ids, turn))
+                answer = await self._reply(session, self._settings.request(prompt_ids, turn), stream)
                 self.answers.append(Answered(number, turn, answer))
                 self._say_how_it_ended(answer)
                 if self._stopped or answer.finish_reason in FINAL:
                     break
                 opened.conversation.answered(answer.text, answer.token_ids)
         finally:
+            self._running.remove(session)
             await self._fleet.close_session(session)
 
-    async def _reply(self, session: SessionType, request: GenerationRequest) -> Answer:
+    async def _reply(self, session: SessionType, request: GenerationRequest, stream: AnswerStream) -> Answer:
         sanitiser = Sanitiser()
-        if self._writer is not None and self.answers:
-            self._writer.separate()
+        stream.begin_answer()
 
         def show(text: str) -> None:
             self._progress.clear()
-            if self._writer is not None:
-                self._writer.put(sanitiser.push(text))
+            stream.put(sanitiser.push(text))
 
         answer = await self._fleet.generate(
             session, request, self._settings.new_decoder(), on_text=show, on_prefill=self._show_prefill
         )
+        stream.end_answer()
         if self._writer is not None:
-            self._writer.end_answer()
             await self._writer.flush()  # on a terminal, what stderr says next comes after it
         return answer
 
@@ -169,9 +194,11 @@ class Asking(Generic[SessionType]):
 
     def _say_how_it_ended(self, answer: Answer) -> None:
         self._progress.clear()
-        note = finish_note(answer, context=self._settings.context)
-        if note is not None:
-            self._progress.say(note)
+        for note in answer.notes:
+            self._progress.say(f"note: {note}")
+        ending = finish_note(answer, context=self._settings.context)
+        if ending is not None:
+            self._progress.say(ending)
         if answer.finish_reason is FinishReason.ERROR:
             message, hint = answer.error or ("the reply failed", "")
             self._note_failure(FleetError(message, hint=hint or None))

@@ -68,6 +68,11 @@ class Fleet:
         """Cells that one session takes on each stage."""
         return reserved_cells(self.options.context)
 
+    @property
+    def places(self) -> int:
+        """Sessions that can have a reply under way at once."""
+        return max(1, self.chain.cells // self.reservation)
+
     def new_session(self) -> FleetSession:
         """A session that holds nothing yet; it takes cells with its first slice."""
         self._numbers += 1
@@ -143,9 +148,8 @@ class Fleet:
             await self.chain.send_in_band(Close(self.chain.epoch, state.session))
 
     async def _make_room(self, newcomer: FleetSession) -> None:
-        places = self.chain.cells // self.reservation
         holders = [one for one in self.sessions if one.state is not None and one is not newcomer]
-        if len(holders) < places:
+        if len(holders) < self.places:
             return
         idle = [one for one in holders if one.generation is None]
         if not idle:

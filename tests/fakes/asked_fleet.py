@@ -39,9 +39,12 @@ class AskedFleet:
     requests: list[tuple[int, GenerationRequest]] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     speaking: trio.Event = field(default_factory=trio.Event)
+    places: int = 1
+    _sessions: int = 0
 
     def new_session(self) -> ScriptedSession:
-        return ScriptedSession(len({number for number, _ in self.requests}))
+        self._sessions += 1
+        return ScriptedSession(self._sessions - 1)
 
     async def generate(
         self,
