@@ -14,7 +14,7 @@ from fleetchat.cutter.manifest import Manifest
 from fleetchat.cutter.recipe import Recipe, RecipeSampling, find_recipe
 from fleetchat.cutter.store import Store
 from fleetchat.errors import ConfigError
-from fleetchat.fleet.options import FleetOptions, PeerSpec, embedded_peers
+from fleetchat.fleet.options import FleetOptions, PeerSpec, embedded_peers, require_draft_model
 from fleetchat.fleet.provision import BuildProgress, build_in_process
 from fleetchat.fleet.session import SamplingSettings
 from fleetchat.keys import KEY_FILE_NAME, load_or_create_key, read_key
@@ -36,6 +36,8 @@ async def prepare_fleet(
     peers = peers_of(config)
     store = Store(paths.store_folder())
     key = key_of(config, peers)
+    drafter, draft_model = drafter_of(config, recipe), draft_of(config, recipe)
+    require_draft_model(drafter, draft_model)
     manifest = await build_in_process(
         config.model.recipe, len(peers), store=store, source=source, on_progress=on_build
     )
@@ -49,8 +51,8 @@ async def prepare_fleet(
         threads=config.fleet.threads,
         key=key,
         kv_cells=config.fleet.kv_cells,
-        drafter=drafter_of(config, recipe),
-        draft_model=draft_of(config, recipe),
+        drafter=drafter,
+        draft_model=draft_model,
         draft_depth=None if config.speculation.depth == "adaptive" else int(config.speculation.depth),
         max_draft=config.speculation.max_draft,
     )

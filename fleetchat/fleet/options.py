@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetchat.cutter.manifest import Manifest
+from fleetchat.errors import InputError
 from fleetchat.ids import Address
 
 
@@ -62,6 +63,15 @@ def threads_per_stage(options: FleetOptions, cores: int) -> int:
         return 1
     embedded = sum(1 for peer in options.peers if peer.address is None)
     return max(1, cores // max(1, embedded))
+
+
+def require_draft_model(drafter: str, draft_model: Path | None) -> None:
+    """Raises InputError when a drafter that needs a model has none."""
+    if "model" in drafter and draft_model is None:
+        raise InputError(
+            f"the drafter {drafter} needs a draft model",
+            hint="name its folder with --draft-model or [speculation] draft_model, or use --drafter ngram",
+        )
 
 
 def load_deadline(shard_bytes: int) -> float:

@@ -21,7 +21,7 @@ from fleetchat.fleet.draft.depth import AdaptiveDepth, DepthPolicy, FixedDepth
 from fleetchat.fleet.draft.interface import Drafter, Proposal, ShouldStop, at_most
 from fleetchat.fleet.draft.ngram import NgramDrafter
 from fleetchat.fleet.draft.none import NoDrafter
-from fleetchat.fleet.options import FleetOptions
+from fleetchat.fleet.options import FleetOptions, require_draft_model
 from fleetchat.wire.frames import Draw
 
 DRAFTERS = ("none", "ngram", "model", "ngram+model")
@@ -100,11 +100,7 @@ def check_speculation(options: FleetOptions) -> None:
         raise InputError(f"there is no drafter {options.drafter!r}: {', '.join(DRAFTERS)}")
     if options.drafter == "none":
         return
-    if "model" in options.drafter and options.draft_model is None:
-        raise InputError(
-            f"the drafter {options.drafter} needs a draft model",
-            hint="name its folder with --draft-model or [speculation] draft_model, or use --drafter ngram",
-        )
+    require_draft_model(options.drafter, options.draft_model)
     check = options.manifest.self_check
     if options.kv == "masked" and not check.rollback_passed:
         raise InputError(
