@@ -7,6 +7,7 @@ are cold, as they are after every step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -34,11 +35,16 @@ class StepInput:
 
     def write(self, values: NDArray[np.number]) -> None:
         """Copy `values` into the input."""
+        self.opened(values.shape)[...] = values
+
+    def opened(self, shape: Shape) -> NDArray[np.number]:
+        """The input's memory with a new shape, to be filled by the caller."""
+        size = math.prod(shape)
         memory = self._memory
-        if memory is None or memory.size < values.size:
-            memory = np.zeros(values.size, dtype=self._dtype)
-        memory[: values.size] = values.reshape(-1)
-        self.show(memory, values.shape)
+        if memory is None or memory.size < size:
+            memory = np.zeros(size, dtype=self._dtype)
+        self.show(memory, shape)
+        return memory[:size].reshape(shape)
 
     def show(self, memory: NDArray[np.number], shape: Shape) -> None:
         """Let the input be the beginning of `memory`, a contiguous array of one dimension."""

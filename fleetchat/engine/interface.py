@@ -24,7 +24,8 @@ class EngineSlice:
     `first` is the logical position of the first row; the engine truncates the session to it before
     it appends. `token_ids` is int32 [rows]. `hidden` is f32 or f16 [rows, width] on stages after the
     first, else None. `logit_rows` is how many of the last rows need logits on the last stage
-    (0 = none; other stages ignore it).
+    (0 = none; other stages ignore it). `granted` is how many cells all sessions of the chain may hold
+    together: an engine that shares cells between sessions counts them by itself (None = no limit).
     """
 
     key: SessionKey
@@ -32,6 +33,7 @@ class EngineSlice:
     token_ids: NDArray[np.int32]
     hidden: NDArray[np.floating] | None
     logit_rows: int
+    granted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

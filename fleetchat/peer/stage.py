@@ -182,7 +182,7 @@ class StageWorker:
         if slice_.rollback != length - slice_.first:
             expected = length - slice_.first
             return FaultCode.DESYNC, f"rollback of {slice_.rollback}, but the stage would undo {expected}"
-        # Cells shared after a FORK would be counted twice here: such an engine has to count by itself.
+        # Cells shared after a FORK would be counted twice here: such an engine counts by itself.
         if not self._engine.traits.can_fork and self._sessions.cells_used + slice_.rows > self._plan.cells:
             used, granted = self._sessions.cells_used, self._plan.cells
             return FaultCode.OVERFLOW, f"{slice_.rows} rows on top of {used} cells, {granted} are granted"

@@ -15,7 +15,7 @@ from fleetchat.engine.interface import Cells, EngineSlice
 from fleetchat.engine.masked import MaskedEngine
 from fleetchat.engine.precision import openvino_config
 from fleetchat.errors import FleetError
-from tests.engine.conformance import OTHER, PROMPT, Chain, EngineConformance, feed, greedy, session
+from tests.engine.conformance import OTHER, PROMPT, Chain, DeadCellConformance, feed, greedy, session
 from tests.tiny_model import TinyShape, tiny_graph, write_tiny_model, write_tiny_stage
 
 SHAPE = TinyShape()
@@ -69,7 +69,7 @@ def emptied(chain: Chain) -> Iterator[Chain]:
             engine.forget(key)
 
 
-class TestOneStage(EngineConformance):
+class TestOneStage(DeadCellConformance):
     @pytest.fixture
     def chain(self, one_stage: Chain) -> Iterator[Chain]:
         yield from emptied(one_stage)
@@ -79,7 +79,7 @@ class TestOneStage(EngineConformance):
         return lambda cells: tiny_chain(folder, [(0, 3)], cells=cells)
 
 
-class TestThreeStages(EngineConformance):
+class TestThreeStages(DeadCellConformance):
     @pytest.fixture
     def chain(self, three_stages: Chain) -> Iterator[Chain]:
         yield from emptied(three_stages)

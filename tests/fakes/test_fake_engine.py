@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fleetchat.engine.interface import EngineSlice
-from tests.engine.conformance import PROMPT, Chain, EngineConformance, feed, greedy, session
+from tests.engine.conformance import PROMPT, Chain, DeadCellConformance, feed, greedy, session
 from tests.fakes.engine import (
     FakeEngine,
     ForeignRow,
@@ -26,7 +26,7 @@ def fake_chain(stages: int, cells: int = 4096) -> Chain:
     return [FakeEngine(stage, stages, cells=cells) for stage in range(stages)]
 
 
-class FakeConformance(EngineConformance):
+class FakeConformance(DeadCellConformance):
     def assert_close(self, got: NDArray[np.float32], wanted: NDArray[np.float32], chain: Chain) -> None:
         """Rows of two sessions differ on purpose."""
         assert got.shape == wanted.shape
