@@ -120,5 +120,9 @@ def _unused(store: Store) -> list[str]:
     if not old:
         return []
     size = megabytes(sum(file.stat().st_size for folder in old for file in folder.glob("*")))
-    builds = "1 build" if len(old) == 1 else f"{len(old)} builds"
-    return [f"{builds} of another cutter format take {size}; `{REMOVE}` removes them"]
+    builds = (
+        "1 build of another cutter format takes"
+        if len(old) == 1
+        else (f"{len(old)} builds of another cutter format take")
+    )
+    return [f"{builds} {size}; `{REMOVE}` removes what is not needed"]

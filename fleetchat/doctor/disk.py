@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleetchat.cutter.recipe import PathSource, Recipe
@@ -33,37 +34,59 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(existing(folder)).free
 
 
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """One file system, the folders of ours that are on it, and the bytes that they need there."""
+
+    free: int
+    folders: tuple[Path, ...]
+    needed: int
+
+
 def check_disk(
-    folders: Mapping[str, Path],
-    needed: Mapping[str, int],
+    folders: Mapping[Path, int],
     free: Callable[[Path], int] = free_bytes,
     write: Callable[[Path], None] | None = None,
 ) -> Finding:
-    """`folders` by what is kept there; `needed` has the bytes that are about to be stored in some of them."""
-    faults, tight, rooms = [], [], []
-    for name, folder in folders.items():
-        try:
-            room = free(folder)
-            (write or try_to_write)(folder)
-        except OSError as error:
-            faults.append(f"{name} cannot be kept in {folder}: {(error.strerror or str(error)).lower()}")
-            continue
-        rooms.append(f"{name}: {amount(room)} free in {folder}")
-        want = max(LEAST_FREE, needed.get(name, 0))
-        if room < want:
-            faults.append(f"the disk of {folder} is full: {amount(room)} free, {name} need {amount(want)}")
-        elif room < want + COMFORTABLE:
-            tight.append(f"only {amount(room)} are free in {folder}")
+    """`folders` with the bytes that are about to be stored in each."""
+    faults = [fault for folder in folders if (fault := _unwritable(folder, write or try_to_write))]
+    disks = [] if faults else disks_of(folders, free)
+    faults += [
+        f"the disk of {disk.folders[0]} is full: {amount(disk.free)} free, {amount(disk.needed)} needed"
+        for disk in disks
+        if disk.free < disk.needed
+    ]
     if faults:
         return fail(
             NAME,
             "; ".join(faults),
             "free some space (`fleetchat shards rm --unused` helps), or move the folders with "
-            "FLEETCHAT_CACHE_DIR and FLEETCHAT_STATE_DIR",
+            "FLEETCHAT_CACHE_DIR, FLEETCHAT_STATE_DIR and FLEETCHAT_CONFIG_DIR",
         )
-    if tight:
-        return warn(NAME, "; ".join(tight), "free some space soon; `fleetchat shards rm --unused` helps")
-    return ok(NAME, "the folders can be written", *rooms)
+    rooms = [
+        f"{amount(disk.free)} free for {', '.join(str(folder) for folder in disk.folders)}" for disk in disks
+    ]
+    if any(disk.free < disk.needed + COMFORTABLE for disk in disks):
+        return warn(NAME, "; ".join(rooms), "free some space soon; `fleetchat shards rm --unused` helps")
+    return ok(NAME, "; ".join(rooms))
+
+
+def disks_of(folders: Mapping[Path, int], free: Callable[[Path], int]) -> list[Disk]:
+    """Folders of one file system together. Raises OSError."""
+    found: dict[int, Disk] = {}
+    for folder, needed in folders.items():
+        device = existing(folder).stat().st_dev
+        before = found.get(device, Disk(free(folder), (), LEAST_FREE))
+        found[device] = Disk(before.free, (*before.folders, folder), before.needed + needed)
+    return list(found.values())
+
+
+def _unwritable(folder: Path, write: Callable[[Path], None]) -> str:
+    try:
+        write(folder)
+    except OSError as error:
+        return f"{folder} cannot be written: {(error.strerror or str(error)).lower()}"
+    return ""
 
 
 def amount(count: int) -> str:

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
+LAST_REMEDY = "`fleetchat paths --logs --tail 20` shows what the parts of fleetchat noted"
+REMEDIES = {  # where an error has no hint of its own
+    "config": "correct it; the shipped fleet.toml (`fleetchat paths` shows where it is) has every key",
+    "recipe": "correct the recipe, or choose another with recipe under [model]",
+    "shards": "correct the recipe's [source]",
+    "tokenizer": "build the shards again with `fleetchat shards build`",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -102,7 +110,7 @@ class Examination:
         self, name: str, check: Callable[[], Finding], *, needs: tuple[str, ...] = (), build: bool = False
     ) -> None:
         """Run a check unless something it needs has failed, or there is no build that it needs."""
-        hindrance = self._hindrance(needs) or ("there are no shards yet" if build and not self._build else "")
+        hindrance = self._hindrance(needs, build=build)
         if hindrance:
             self._note(skipped(name, f"not checked: {hindrance}"))
             return
@@ -116,7 +124,7 @@ class Examination:
         try:
             return check()
         except FleetchatError as error:
-            return failure_of(name, error)
+            return failure_of(name, error, REMEDIES.get(name, LAST_REMEDY))
         except ModuleNotFoundError as error:
             return fail(name, f"the package {error.name} is missing", f"python -m pip install {error.name}")
         except Exception as error:
@@ -127,16 +135,16 @@ class Examination:
                 f"report it, this is a mistake of fleetchat{f'; the details are in {log}' if log else ''}",
             )
 
-    def _hindrance(self, needs: tuple[str, ...]) -> str:
-        unusable = [
-            finding
-            for finding in self.findings
-            if finding.name in needs and finding.status in (Status.FAIL, Status.SKIPPED)
-        ]
-        failed = [finding.name for finding in unusable if finding.status is Status.FAIL]
+    def _hindrance(self, needs: tuple[str, ...], *, build: bool = False) -> str:
+        """Why a check cannot run, the first cause first; empty when it can."""
+        concerned = [finding for finding in self.findings if finding.name in needs]
+        failed = [finding.name for finding in concerned if finding.status is Status.FAIL]
+        skipped_too = [finding.name for finding in concerned if finding.status is Status.SKIPPED]
         if failed:
             return f"{failed[0]} failed"
-        return f"it needs {unusable[0].name}" if unusable else ""
+        if build and self._build is None and self._recipe is not None:
+            return "there are no shards to use"
+        return f"{skipped_too[0]} was not checked" if skipped_too else ""
 
     def _note(self, finding: Finding) -> None:
         self.findings.append(finding)
@@ -251,16 +259,11 @@ class Examination:
         from fleetchat.doctor.disk import check_disk, free_bytes, space_for_build
         from fleetchat.doctor.download import is_kept
 
-        folders = {
-            "shards": paths.store_folder(),
-            "chats and logs": paths.state_folder(),
-            "configuration": paths.config_folder(),
-        }
-        needed = {}
+        build = 0
         if self._recipe is not None and self._build_needed():
-            fetched = is_kept(self._recipe, self._store())
-            needed["shards"] = space_for_build(self._recipe, fetched=fetched)
-        return check_disk(folders, needed, self.setting.free or free_bytes)
+            build = space_for_build(self._recipe, fetched=is_kept(self._recipe, self._store()))
+        folders = {paths.store_folder(): build, paths.state_folder(): 0, paths.config_folder(): 0}
+        return check_disk(folders, self.setting.free or free_bytes)
 
     def _memory(self) -> Finding:
         from fleetchat.doctor.memory import check_memory
