@@ -80,6 +80,10 @@ class PeerRefused(FleetError):
     exit_code = ExitCode.WRONG_INPUT
 
 
+class EngineRefused(PeerRefused):
+    """A peer does not serve this KV engine, or cannot load the shard with it; another engine may do."""
+
+
 class AuthenticationFailed(PeerRefused):
     """The two sides do not hold the same key."""
 

@@ -88,7 +88,7 @@ class LoadedStage:
     def grant(self, user: ServedKey, open_: Open) -> int:
         """Cells for one more chain. Raises ChainFault (cells)."""
         granted = sum(self.grants.values())
-        cells = granted_cells(open_, self.manifest, budget=self.traits.cells, granted=granted)
+        cells = granted_cells(open_, self.manifest, self.traits, granted=granted)
         self.grants[user] = cells
         return cells
 

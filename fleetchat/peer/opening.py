@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleetchat.cutter.manifest import Manifest, StageEntry
+from fleetchat.engine.interface import EngineTraits
 from fleetchat.engine.ledger import reserved_cells
 from fleetchat.engine.precision import wire_dtype
 from fleetchat.peer.faults import ChainFault
@@ -40,19 +41,27 @@ def find_stage(open_: Open, manifest: Manifest | None, others: Sequence[Manifest
 
 
 def check_engine(open_: Open, engines: Sequence[str]) -> None:
-    """Raises ChainFault (mismatch) for an engine that is not served here."""
+    """Raises ChainFault (engine) for an engine that is not served here."""
     if open_.engine not in engines:
-        raise _mismatch("KV engine", open_.engine, " or ".join(engines))
+        raise ChainFault(
+            FaultCode.ENGINE,
+            f"the KV engine differs: the chat says {open_.engine}, this peer says {' or '.join(engines)}",
+            hint=f"use --kv {engines[0]}",
+        )
 
 
-def granted_cells(open_: Open, manifest: Manifest, *, budget: int, granted: int) -> int:
-    """KV cells for one chain: what it wants, or what is left. Raises ChainFault (cells).
+def granted_cells(open_: Open, manifest: Manifest, traits: EngineTraits, *, granted: int) -> int:
+    """KV cells for one chain: what it wants, or what is left, in whole blocks. Raises ChainFault (cells).
 
     What is left must hold one session of the chain's context; more rows than the context never come
-    in one batch, so `max_rows` is the least that the context can be.
+    in one batch, so `max_rows` is the least that the context can be. An engine with blocks keeps no
+    dead cells, it needs no more than that.
     """
+    budget = traits.cells
     left = budget - granted
-    least = min(open_.cells_wanted, reserved_cells(min(manifest.context, open_.max_rows)))
+    context = min(manifest.context, open_.max_rows)
+    needed = reserved_cells(context) if traits.block_size == 1 else context
+    least = _whole_blocks(min(open_.cells_wanted, needed), traits)
     if left < max(1, least):
         taken = f", {granted} of them taken by other chains" if granted else ""
         raise ChainFault(
@@ -60,7 +69,11 @@ def granted_cells(open_: Open, manifest: Manifest, *, budget: int, granted: int)
             f"one session needs {least} KV cells, this stage has {left} left of {budget}{taken}",
             hint="use a smaller --context, close other chats, or start the peer with more --kv-cells",
         )
-    return min(open_.cells_wanted, left)
+    return min(_whole_blocks(open_.cells_wanted, traits), left)
+
+
+def _whole_blocks(cells: int, traits: EngineTraits) -> int:
+    return -(-cells // traits.block_size) * traits.block_size
 
 
 def _no_such_build(open_: Open, others: Sequence[Manifest]) -> ChainFault:

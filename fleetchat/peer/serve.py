@@ -30,7 +30,7 @@ FIRST_FRAME_DEADLINE = 30.0
 """Seconds from the handshake to OPEN or ATTACH: a link that only measures is not kept for ever."""
 
 REPORT_DEADLINE = 2.0  # seconds for a frame to a coordinator that does not read
-ENGINES = ("masked",)
+ENGINES = ("masked", "paged")
 
 _log = logging.getLogger(__name__)
 

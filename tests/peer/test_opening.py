@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fleetchat.engine.interface import EngineTraits
 from fleetchat.ids import BuildKey
 from fleetchat.peer.faults import ChainFault, error_frame
 from fleetchat.peer.opening import check_engine, find_stage, granted_cells
@@ -78,8 +79,14 @@ def test_a_peer_without_the_shard_says_what_it_has() -> None:
 
 def test_an_engine_that_is_not_served_is_refused() -> None:
     check_engine(opening(), ["masked"])
-    with pytest.raises(ChainFault, match="the KV engine differs: the chat says paged, this peer says masked"):
+    text = "the KV engine differs: the chat says paged, this peer says masked"
+    with pytest.raises(ChainFault, match=text) as caught:
         check_engine(opening(engine="paged"), ["masked"])
+    assert (caught.value.code, caught.value.hint) == (FaultCode.ENGINE, "use --kv masked")
+
+
+def traits(cells: int) -> EngineTraits:
+    return EngineTraits("masked", 1, False, 1, cells)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +97,13 @@ def test_a_grant_is_what_is_wanted_or_what_is_left(
     wanted: int, budget: int, granted: int, expected: int
 ) -> None:
     open_ = opening(cells_wanted=wanted)
-    assert granted_cells(open_, manifest(), budget=budget, granted=granted) == expected
+    assert granted_cells(open_, manifest(), traits(budget), granted=granted) == expected
 
 
 @pytest.mark.parametrize(("wanted", "granted"), [(500, 700), (100, 901), (1, 1000)])
 def test_less_than_one_reservation_is_refused_with_both_numbers(wanted: int, granted: int) -> None:
     with pytest.raises(ChainFault) as caught:
-        granted_cells(opening(cells_wanted=wanted), manifest(), budget=1000, granted=granted)
+        granted_cells(opening(cells_wanted=wanted), manifest(), traits(1000), granted=granted)
     needed = min(wanted, 320)
     assert caught.value.code is FaultCode.CELLS
     assert caught.value.message == (
@@ -107,7 +114,23 @@ def test_less_than_one_reservation_is_refused_with_both_numbers(wanted: int, gra
 
 def test_an_overdrawn_budget_grants_nothing() -> None:
     with pytest.raises(ChainFault, match="this stage has -5 left of 10"):
-        granted_cells(opening(cells_wanted=1), manifest(), budget=10, granted=15)
+        granted_cells(opening(cells_wanted=1), manifest(), traits(10), granted=15)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "granted", "expected"), [(1, 0, 32), (33, 0, 64), (640, 0, 320), (640, 256, 64), (20, 288, 32)]
+)
+def test_an_engine_with_blocks_grants_whole_blocks_and_keeps_none_for_dead_cells(
+    wanted: int, granted: int, expected: int
+) -> None:
+    paged = EngineTraits("paged", 32, True, 32, 320)
+    assert granted_cells(opening(cells_wanted=wanted), manifest(), paged, granted=granted) == expected
+
+
+def test_an_engine_with_blocks_needs_room_for_one_context() -> None:
+    paged = EngineTraits("paged", 32, True, 32, 320)
+    with pytest.raises(ChainFault, match="one session needs 64 KV cells, this stage has 32 left of 320"):
+        granted_cells(opening(cells_wanted=500), manifest(), paged, granted=288)
 
 
 def test_a_fault_travels_with_its_hint() -> None:

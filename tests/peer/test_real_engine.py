@@ -15,7 +15,7 @@ from fleetchat.ids import Address, Epoch, SessionId
 from fleetchat.peer.engines import create_engine
 from fleetchat.peer.process import bound_address
 from fleetchat.peer.serve import PeerOptions, serve
-from fleetchat.wire.frames import Cancel, Compact, Error, WireDtype
+from fleetchat.wire.frames import Cancel, Compact, Error, Fork, WireDtype
 from tests.peer.builders import manifest, opening, piece
 from tests.peer.coordinator import (
     KEY,
@@ -80,7 +80,7 @@ async def real_peers(stack: AsyncExitStack, folder: Path, stages: int) -> list[A
     return addresses
 
 
-async def chain_over(addresses: list[Address]) -> Coordinator:
+async def chain_over(addresses: list[Address], engine: str = "masked") -> Coordinator:
     entries = tiny_manifest(len(addresses)).stages
     opens = [
         opening(
@@ -89,6 +89,7 @@ async def chain_over(addresses: list[Address]) -> Coordinator:
             next_address=addresses[index + 1] if index + 1 < len(addresses) else None,
             precision="exact",
             wire_dtype=WireDtype.F32,
+            engine=engine,
             hidden=SHAPE.hidden,
             vocabulary=SHAPE.vocabulary,
             first_layer=entry.first_layer,
@@ -130,6 +131,55 @@ async def test_two_peers_answer_as_one_does_with_rollback_cancel_and_compaction(
         result = await pair.round(piece(2, first, expected[:3]))
         assert result.results[0].token == expected[3]
         assert [timing.cells for timing in result.timings] == [((first + 3, 0),)] * 2
+
+
+async def test_two_paged_peers_answer_as_one_masked_does_and_carry_out_a_fork(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        masked = await chain_over(await real_peers(stack, tmp_path, 1))
+        expected = await greedy(masked, 1, 12)
+        pair = await chain_over(await real_peers(stack, tmp_path, 2), "paged")
+        assert all(
+            (ready.can_fork, ready.block_size, ready.cells) == (True, 32, 1024) for ready in pair.ready
+        )
+        assert await greedy(pair, 1, 12) == expected
+
+        first = len(PROMPT)
+        await pair.upstream.send(Fork(Epoch(1), SessionId(2), SessionId(1), first))
+        wrong = (expected[2] + 1) % 256
+        verified = await pair.round(piece(2, first, [expected[0], expected[1], wrong, 7], drafts=3))
+        assert (verified.results[0].accepted, verified.results[0].token) == (1, expected[2])
+        result = await pair.round(
+            piece(2, first + 2, [expected[2]], rollback=2), piece(1, first, expected[:4], rollback=11)
+        )
+        assert [one.token for one in result.results] == [expected[3], expected[4]]
+        assert [timing.cells for timing in result.timings] == [((first + 3, 0), (first + 4, 0))] * 2
+
+
+async def test_an_engine_that_fails_its_self_check_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "fleetchat.peer.engines.self_check", lambda engine, shape, precision: "rollback: wrong"
+    )
+    async with AsyncExitStack() as stack:
+        (address,) = await real_peers(stack, tmp_path, 1)
+        link = await control(address)
+        await link.send(
+            opening(
+                engine="paged",
+                precision="exact",
+                wire_dtype=WireDtype.F32,
+                hidden=SHAPE.hidden,
+                vocabulary=SHAPE.vocabulary,
+                last_layer=3,
+            )
+        )
+        error = await until(link, Error)
+        assert (error.code, error.text, error.hint) == (
+            "engine",
+            "the paged engine failed its self-check on CPU: rollback: wrong",
+            "use --kv masked",
+        )
 
 
 async def test_a_shard_that_openvino_cannot_read_is_told_in_one_line(tmp_path: Path) -> None:
