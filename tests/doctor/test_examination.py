@@ -1,0 +1,81 @@
+"""The order of checks, and what a failure does to those behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleetchat.doctor.examination import Examination, Setting
+from fleetchat.doctor.finding import Finding, Status, fail, ok, skipped
+from fleetchat.errors import FleetchatError
+from fleetchat.ids import Address
+
+
+def examination(log: Callable[[BaseException], Path | None] = lambda error: None) -> Examination:
+    setting = Setting(None, {}, Address("127.0.0.1", 0), log_error=log)
+    return Examination(setting, lambda name: None, lambda finding: None)
+
+
+def raising(error: Exception) -> Callable[[], Finding]:
+    def check() -> Finding:
+        raise error
+
+    return check
+
+
+def test_a_check_whose_need_has_failed_is_skipped_and_the_next_goes_on() -> None:
+    one = examination()
+    one._check("config", lambda: fail("config", "broken", "mend it"))
+    one._check("recipe", raising(AssertionError()), needs=("config",))
+    one._check("shards", raising(AssertionError()), needs=("recipe",))
+    one._check("disk", lambda: ok("disk", "fine"))
+    assert [finding.text for finding in one.findings] == [
+        "broken",
+        "not checked: config failed",
+        "not checked: recipe was not checked",
+        "fine",
+    ]
+    assert one.findings[2].status is Status.SKIPPED
+    assert one.findings[3].milliseconds > 0
+
+
+def test_a_skipped_need_is_told_after_a_failed_one() -> None:
+    one = examination()
+    one.findings += [skipped("tokenizer", ""), fail("OpenVINO", "", "do")]
+    one._check("chain", raising(AssertionError()), needs=("OpenVINO", "tokenizer"))
+    assert one.findings[-1].text == "not checked: OpenVINO failed"
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "remedy"),
+    [
+        (FleetchatError("wrong", hint="mend"), "wrong", "mend"),
+        (FleetchatError("wrong"), "wrong", "correct the recipe's [source]"),
+        (
+            ModuleNotFoundError("No module named 'trio'", name="trio"),
+            "the package trio is missing",
+            "python -m pip install trio",
+        ),
+        (
+            ZeroDivisionError("by zero"),
+            "the check itself failed: ZeroDivisionError: by zero",
+            "report it, this is a mistake of fleetchat; the details are in errors.log",
+        ),
+    ],
+)
+def test_a_check_that_raises_has_found_something(error: Exception, text: str, remedy: str) -> None:
+    one = examination(lambda caught: Path("errors.log"))
+    one._check("shards", raising(error))
+    (found,) = one.findings
+    assert (found.status, found.text, found.remedy) == (Status.FAIL, text, remedy)
+
+
+def test_every_check_is_announced_before_it_runs() -> None:
+    told: list[str] = []
+    one = examination()
+    one.begin = told.append
+    one.report = lambda finding: told.append(finding.text)
+    one._check("disk", lambda: ok("disk", "fine"))
+    assert told == ["disk", "fine"]
