@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import openvino as ov
 from openvino import opset13
 
 from fleetchat.cutter.gguf_file import GgufFile, GgufTensor
-from fleetchat.cutter.weights import FloatArray, Weight, evaluate, matrices
+from fleetchat.cutter.weights import Expression, FloatArray, Weight, captured, evaluate, matrices
 from fleetchat.errors import BuildError, SourceError
 
 REPAIR_VERSION = 1  # raise it when the repaired model changes; kept whole models are then made again
@@ -90,8 +91,9 @@ def repair(model: ov.Model, gguf: GgufFile, on_progress: Callable[[int, int], No
     weights = matrices(model)
     catalogue = Catalogue(gguf)
     examined = []
+    expressions = [captured(weight.output) for weight in weights]
     with ThreadPoolExecutor(max_workers=2) as pool:
-        for one in pool.map(lambda weight: _examine(weight, catalogue, gguf), weights):
+        for one in pool.map(partial(_examine, catalogue, gguf), weights, expressions):
             examined.append(one)
             on_progress(len(examined), len(weights))
     catalogue.check_all_found([one.error.tensor for one in examined])
@@ -199,8 +201,9 @@ def _source_values(gguf: GgufFile, tensor: GgufTensor, converted: FloatArray) ->
     return min(values, reordered, key=lambda one: float(np.abs(converted - one).sum()))
 
 
-def _examine(weight: Weight, catalogue: Catalogue, gguf: GgufFile) -> _Examined:
-    converted = evaluate(weight.output)
+def _examine(catalogue: Catalogue, gguf: GgufFile, weight: Weight, expression: Expression) -> _Examined:
+    """Compare one matrix; runs in a thread, so it takes nothing of OpenVINO from `weight` but its place."""
+    converted = evaluate(expression)
     tensor = catalogue.counterpart(converted)
     source = _source_values(gguf, tensor, converted)
     scale = float(np.abs(source).sum(dtype=np.float64)) or 1.0
@@ -208,9 +211,9 @@ def _examine(weight: Weight, catalogue: Catalogue, gguf: GgufFile) -> _Examined:
     before = float(np.abs(missing).sum(dtype=np.float64)) / scale
     if before <= LARGEST_ERROR:
         return _Examined(weight, LayerError(tensor.name, before, before, source.size), None)
-    if not weight.multiplications or weight.shape[1] % GROUP:
+    if not weight.multiplications or missing.shape[1] % GROUP:
         raise _beyond_repair(tensor, gguf, before, before)
-    groups = missing.reshape(weight.shape[0], -1, GROUP)
+    groups = missing.reshape(len(missing), -1, GROUP)
     residual = groups.mean(axis=2).astype(np.float16)
     groups -= residual[:, :, np.newaxis]
     after = float(np.abs(groups).sum(dtype=np.float64)) / scale

@@ -49,22 +49,45 @@ def matrices(model: ov.Model) -> list[Weight]:
     return [Weight(source, tuple(users[key])) for key, source in outputs.items()]
 
 
-def evaluate(output: Any) -> FloatArray:
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """How a weight is made: a constant's stored values, or an operation on other expressions.
+
+    It holds arrays only, so that it may be evaluated in any thread. OpenVINO's Python objects may not:
+    the first two threads that look at a constant's values at once stop for ever (a lock of pybind11
+    against the interpreter's own).
+    """
+
+    operation: str
+    shape: tuple[int, ...]
+    inputs: tuple[Expression, ...] = ()
+    stored: npt.NDArray[Any] | None = None
+    element: str = ""  # element type of the constant
+
+
+def captured(output: Any) -> Expression:
+    """The constant expression that yields `output`. Call it in the main thread only."""
+    node = output.get_node()
+    operation = node.get_type_name()
+    shape = tuple(output.get_shape())
+    if operation == "Constant":
+        return Expression(operation, shape, (), node.data, node.get_element_type().to_string())
+    values = (0, 1) if operation in _ARITHMETIC else (0,)
+    return Expression(operation, shape, tuple(captured(node.input_value(index)) for index in values))
+
+
+def evaluate(expression: Expression) -> FloatArray:
     """The value of a constant expression as f32.
 
-    Raises SourceError for an operation or an element type that compressed weights do not have.
+    Raises SourceError for an element type that compressed weights do not have.
     """
-    node = output.get_node()
-    kind = node.get_type_name()
-    if kind == "Constant":
-        return _constant(node)
-    if kind in _ARITHMETIC:
-        left, right = (evaluate(node.input_value(index)) for index in (0, 1))
-        result: FloatArray = _ARITHMETIC[kind](left, right, dtype=np.float32)
+    if expression.stored is not None:
+        return _constant(expression.stored, expression.element).reshape(expression.shape)
+    if expression.operation in _ARITHMETIC:
+        left, right = (evaluate(one) for one in expression.inputs)
+        result: FloatArray = _ARITHMETIC[expression.operation](left, right, dtype=np.float32)
         return result
-    if kind in _PASSED_THROUGH:
-        return evaluate(node.input_value(0)).reshape(tuple(output.get_shape()))
-    raise SourceError(f"the converted model has a weight made by {kind}, which cannot be checked")
+    return evaluate(expression.inputs[0]).reshape(expression.shape)
 
 
 def _matrix_input(node: Any) -> Any:
@@ -91,14 +114,12 @@ def _is_constant(output: Any) -> bool:
     return kind in _PASSED_THROUGH and _is_constant(node.input_value(0))
 
 
-def _constant(node: Any) -> FloatArray:
-    kind = node.get_element_type().to_string()
-    shape = tuple(node.get_output_shape(0))
-    if kind in ("u4", "i4"):
-        return _nibbles(node.data, signed=kind == "i4").reshape(shape)
-    if kind in ("f32", "f16", "u8", "i8"):
-        return np.asarray(node.data).astype(np.float32).reshape(shape)
-    raise SourceError(f"the converted model has a weight of type {kind}, which cannot be checked")
+def _constant(stored: npt.NDArray[Any], element: str) -> FloatArray:
+    if element in ("u4", "i4"):
+        return _nibbles(stored, signed=element == "i4")
+    if element in ("f32", "f16", "u8", "i8"):
+        return stored.astype(np.float32)
+    raise SourceError(f"the converted model has a weight of type {element}, which cannot be checked")
 
 
 def _nibbles(packed: npt.NDArray[np.uint8], *, signed: bool) -> FloatArray:

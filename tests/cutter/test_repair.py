@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from fleetchat.cutter import repair as subject
 from fleetchat.cutter.convert import convert_gguf
 from fleetchat.cutter.gguf_file import GgufFile
 from fleetchat.cutter.repair import WeightReport, repair, unpermuted
-from fleetchat.cutter.weights import evaluate, matrices
+from fleetchat.cutter.weights import Expression, captured, evaluate, matrices
 from fleetchat.engine.precision import Precision, openvino_config
 from fleetchat.errors import BuildError, SourceError
 from tests.cutter.tiny_gguf import FEED_FORWARD, HEADS, HIDDEN, KV_HEADS, LAYERS, write_gguf
@@ -59,7 +60,7 @@ def with_true_weights(converted: Path, gguf: Path) -> ov.Model:
         true = unpermuted(values, count) if count else values
         matrix = min(
             (one for one in matrices(model) if one.shape == true.shape),
-            key=lambda one: float(np.abs(evaluate(one.output) - true).sum()),
+            key=lambda one: float(np.abs(evaluate(captured(one.output)) - true).sum()),
         )
         constant = opset13.constant(true, shared_memory=False)
         for reader in list(matrix.output.get_target_inputs()):
@@ -152,8 +153,8 @@ def test_damage_of_another_kind_is_refused_with_numbers(
 ) -> None:
     random = np.random.default_rng(0)
 
-    def noisy(output: object) -> np.ndarray:
-        values = evaluate(output)
+    def noisy(expression: Expression) -> np.ndarray:
+        values = evaluate(expression)
         return values + random.normal(0, 0.05, values.shape).astype(np.float32)
 
     monkeypatch.setattr(subject, "evaluate", noisy)
@@ -161,6 +162,23 @@ def test_damage_of_another_kind_is_refused_with_numbers(
         repaired(converted, tiny_gguf)
     assert "mean error" in raised.value.message
     assert raised.value.message.endswith("after repair, at most 1% is accepted")
+
+
+@pytest.mark.slow
+def test_openvinos_objects_are_read_in_the_main_thread_only(
+    converted: Path, tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads that are the first to look at a constant's values stop for ever."""
+    seen: list[threading.Thread] = []
+
+    def noting(output: object) -> Expression:
+        seen.append(threading.current_thread())
+        return captured(output)
+
+    monkeypatch.setattr(subject, "captured", noting)
+    repaired(converted, tiny_gguf)
+    assert len(seen) == 7 * LAYERS + 1
+    assert set(seen) == {threading.main_thread()}
 
 
 def test_rows_of_a_head_become_two_halves() -> None:
