@@ -6,19 +6,18 @@ finishes a step of one session, the stage before it already works on another's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
 
 from fleetchat.errors import FleetError
-from fleetchat.fleet.batching import ChainLimits, Load, ReadyFeed, Share, next_batch
+from fleetchat.fleet.batching import NEVER, PREFILL_ROWS, ChainLimits, Load, ReadyFeed, Share, next_batch
 from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.feed import Feed
 from fleetchat.fleet.pace import PaceKeeper
-from fleetchat.wire.frames import Cancel, Result
-
-PREFILL_ROWS = 17  # a feed of fewer rows goes whole: cutting it would cost more than it spares the others
+from fleetchat.fleet.timeline import PassedBatch, Piece, kind_of
+from fleetchat.wire.frames import Cancel, Result, ResultStatus
 
 
 @dataclass(slots=True, eq=False)
@@ -29,19 +28,20 @@ class _Entry:
     feed: Feed
     since: float
     prefill: bool
-    focused: bool
     woken: trio.Event = field(default_factory=trio.Event)
     given_up: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Batch:
-    """A batch in flight: whose chunks it carries."""
+    """A batch in flight: whose chunks it carries. `streaming` are those entries that are not in prefill."""
 
-    entries: list[_Entry]
-    rows: int
-    prefill_rows: int
     sent_at: float
+    entries: list[_Entry] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    rows: int = 0
+    prefill_rows: int = 0
+    streaming: int = 0
 
 
 class Interleaver:
@@ -52,11 +52,11 @@ class Interleaver:
         self.pace = PaceKeeper()
         self.focused: int | None = None
         self.active: set[int] = set()  # numbers of sessions with a reply under way
+        self.on_passed: Callable[[PassedBatch], None] = lambda batch: None
         self._limits = limits
         self._entries: dict[int, _Entry] = {}
-        self._in_flight = 0
-        self._turns: dict[int, int] = {}
-        self._turn = 0
+        self._in_flight: list[_Batch] = []  # in the order of sending
+        self._last_chunk = NEVER
         self._kicked = trio.Event()
         chain.on_failure = self._fail_all
 
@@ -67,7 +67,7 @@ class Interleaver:
         """
         self.chain.check()
         prefill = not feed.drafts and feed.rows_left >= PREFILL_ROWS
-        entry = _Entry(number, feed, trio.current_time(), prefill, number == self.focused)
+        entry = _Entry(number, feed, trio.current_time(), prefill)
         self._entries[number] = entry
         self._kick()
         try:
@@ -94,10 +94,18 @@ class Interleaver:
             feed.state.truncate(keep)
             await self.chain.send_in_band(Cancel(self.chain.epoch, feed.state.session, keep=keep))
 
+    @property
+    def in_flight_since(self) -> float | None:
+        """When the oldest batch in the chain was sent; None when the chain is empty."""
+        return self._in_flight[0].sent_at if self._in_flight else None
+
     async def run(self) -> None:
         """Send batches until cancelled or until the chain fails."""
         while True:
             await self._kicked.wait()
+            # The sessions that a RESULT woke hand in their next feeds in this turn of the event loop.
+            # Deciding before them would give their places to others, to a prefill's next chunk for instance.
+            await trio.lowlevel.checkpoint()
             self._kicked = trio.Event()
             while shares := self._next():
                 try:
@@ -112,8 +120,7 @@ class Interleaver:
                 entry.feed.rows_left,
                 entry.since,
                 entry.prefill,
-                entry.focused,
-                self._turns.get(entry.number, 0),
+                entry.number == self.focused,
             )
             for entry in self._entries.values()
             if entry.feed.rows_left and not entry.given_up
@@ -122,33 +129,37 @@ class Interleaver:
 
     def _load(self) -> Load:
         prefilling = sum(1 for entry in self._entries.values() if entry.prefill)
-        active = max(len(self.active), len(self._entries))
-        return Load(in_flight=self._in_flight, active=active, streaming=active - prefilling)
+        return Load(
+            batches=tuple(batch.streaming for batch in self._in_flight),
+            streaming=len(self.active | self._entries.keys()) - prefilling,
+            prefilling=prefilling,
+            chunks=sum(1 for batch in self._in_flight if batch.prefill_rows),
+            last_chunk=self._last_chunk,
+        )
 
     async def _send(self, shares: Sequence[Share]) -> None:
-        now = trio.current_time()
-        batch = _Batch([], 0, 0, now)
+        batch = _Batch(trio.current_time())
         slices = []
         for share in shares:
             entry = self._entries[share.session]
+            entry.since = batch.sent_at
             slices.append(entry.feed.take(share.rows))
             batch.entries.append(entry)
+            batch.pieces.append(Piece(entry.number, share.rows, kind_of(share.rows, entry.feed.drafts)))
             batch.rows += share.rows
-            if entry.prefill:
-                batch.prefill_rows += share.rows
-                self._turn += 1
-                self._turns[entry.number] = self._turn
-            entry.since = now
-        self._in_flight += 1
+            batch.prefill_rows += share.rows if entry.prefill else 0
+            batch.streaming += not entry.prefill
+        if batch.prefill_rows:
+            self._last_chunk = batch.sent_at
+        self._in_flight.append(batch)
         await self.chain.send_batch(tuple(slices), lambda result: self._arrived(batch, result))
 
     def _arrived(self, batch: _Batch, result: Result) -> None:
         """A RESULT of ours: wake the sessions whose round is over."""
-        self._in_flight -= 1
-        seconds = trio.current_time() - batch.sent_at
-        self.pace.note(result.timings, rows=batch.rows, prefill_rows=batch.prefill_rows, seconds=seconds)
-        queued = sum(timing.queue_us for timing in result.timings) / 1e6
-        traversal = None if batch.prefill_rows else (batch.rows, max(0.0, seconds - queued))
+        self._in_flight.remove(batch)
+        now = trio.current_time()
+        self.on_passed(PassedBatch(tuple(batch.pieces), batch.sent_at, now, result.timings))
+        traversal = self._note_pace(batch, result, now - batch.sent_at)
         for index, (entry, outcome) in enumerate(zip(batch.entries, result.results, strict=True)):
             if entry.given_up:
                 continue  # cancelled: its tokens are neither committed nor counted
@@ -157,6 +168,14 @@ class Interleaver:
             if entry.feed.note(outcome, cells):
                 entry.woken.set()
         self._kick()
+
+    def _note_pace(self, batch: _Batch, result: Result, seconds: float) -> tuple[int, float] | None:
+        """Rows and unqueued seconds of a batch without prefill; None when it says nothing about others."""
+        if any(one.status in {ResultStatus.SKIPPED, ResultStatus.FAILED} for one in result.results):
+            return None  # what was not computed took no time
+        self.pace.note(result.timings, rows=batch.rows, prefill_rows=batch.prefill_rows, seconds=seconds)
+        queued = sum(timing.queue_us for timing in result.timings) / 1e6
+        return None if batch.prefill_rows else (batch.rows, max(0.0, seconds - queued))
 
     def _kick(self) -> None:
         self._kicked.set()

@@ -34,6 +34,11 @@ class Samples:
     def add(self, now: float, value: float) -> None:
         self._values.append((now, value))
 
+    @property
+    def latest(self) -> float | None:
+        """The last value; None when there is none."""
+        return self._values[-1][1] if self._values else None
+
     def percentiles(self, now: float) -> Percentiles:
         return percentiles(value for when, value in self._values if when >= now - KEPT_SECONDS)
 
