@@ -6,17 +6,18 @@ import asyncio
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 from textual.app import App, InvalidThemeError, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from fleetchat.app.commands import COMMANDS
 from fleetchat.app.events import RuntimeControl, RuntimeEvent
 from fleetchat.app.messages import RuntimeNews
 from fleetchat.app.screens.chat import ChatScreen
 from fleetchat.app.theme import FALLBACK_THEME, LoadedThemes
-from fleetchat.app.widgets.prompt import Prompt
 from fleetchat.chat.sanitise import sanitise
 
 SHUTDOWN_TIMEOUT = 1.5  # seconds; leaving takes at most 2
@@ -31,7 +32,7 @@ class FleetchatApp(App[None]):
 
     CSS = """
     FleetTable.-shown { display: block; }
-    .-tiny FleetTable.-shown, .-tiny HeaderLine, .-tiny Footer { display: none; }
+    .-tiny FleetTable.-shown, .-tiny HeaderLine, .-tiny TabBar, .-tiny Footer { display: none; }
     .-low Prompt { max-height: 6; }
     .-tiny Prompt { border: none; min-height: 1; max-height: 2; padding: 0; }
     .-tiny Transcript { padding: 0; }
@@ -99,7 +100,7 @@ class FleetchatApp(App[None]):
 
     async def action_copy_or_quit(self) -> None:
         """Copies what is selected; without a selection, the second press leaves."""
-        prompt = self.chat_screen.query_one(Prompt)
+        prompt = self.chat_screen.pane.prompt
         selected = prompt.selected_text or self.screen.get_selected_text()
         if selected:
             self.copy_to_clipboard(sanitise(selected))
@@ -113,7 +114,9 @@ class FleetchatApp(App[None]):
             self.notify("Press Ctrl+C again to leave", timeout=SECOND_PRESS, markup=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        yield SystemCommand("New chat", "Begin an empty chat", self.chat_screen.action_new_chat)
-        yield SystemCommand("Stop", "Stop the reply and keep its text", self.chat_screen.action_stop)
+        for command in COMMANDS:
+            yield SystemCommand(
+                command.title, command.help, partial(self.chat_screen.action_command, command.id)
+            )
         yield SystemCommand("Theme", "Change the theme", self.action_change_theme)
         yield SystemCommand("Quit", "Leave fleetchat", self.action_quit)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from fleetchat.chat.overflow import FittedPrompt
+from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetError
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest
@@ -17,22 +19,6 @@ OnText = Callable[[str], None]
 OnPrefill = Callable[[int, int], None]  # tokens done, total
 
 
-class Conversation(Protocol):
-    """The messages of one chat."""
-
-    def ask(self, prompt: str) -> tuple[int, ...]:
-        """Add a user message; the whole conversation as token ids.
-
-        Raises PromptError, and then the message was not added.
-        """
-
-    def answered(self, text: str, token_ids: tuple[int, ...]) -> None:
-        """Add the reply to the last `ask`, as the ids that were generated."""
-
-    def withdraw(self) -> None:
-        """Take the last `ask` back: nothing came of it."""
-
-
 class ChatModel(Protocol):
     """A built model: what is needed to turn messages into tokens and back."""
 
@@ -42,14 +28,18 @@ class ChatModel(Protocol):
     @property
     def stop_ids(self) -> frozenset[int]: ...
 
-    def new_conversation(self, context: int) -> Conversation:
-        """An empty chat on a fleet that holds `context` tokens of it."""
+    def render(self, turn: Turn, *, context: int, max_tokens: int) -> FittedPrompt:
+        """The prompt of a turn for a fleet that holds `context` tokens. Raises PromptError."""
 
     def decoder(self) -> TextDecoder: ...
 
 
 class Session(Protocol):
     """One conversation's state on the fleet."""
+
+    @property
+    def number(self) -> int:
+        """The name of the session in snapshots."""
 
     async def generate(
         self, request: GenerationRequest, decoder: TextDecoder, *, on_text: OnText, on_prefill: OnPrefill

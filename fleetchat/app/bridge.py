@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fleetchat.app.events import ChatNumber, Report, RuntimeFailed
+from fleetchat.chat.turn import Turn
 
 if TYPE_CHECKING:  # trio is imported by the thread, after the first paint
     import trio
@@ -44,8 +45,8 @@ class RuntimeThread:
         )
         self._thread.start()
 
-    def submit(self, chat: ChatNumber, prompt: str) -> None:
-        self._call(lambda runtime: runtime.submit(chat, prompt))
+    def submit(self, chat: ChatNumber, turn: Turn) -> None:
+        self._call(lambda runtime: runtime.submit(chat, turn))
 
     def stop(self, chat: ChatNumber) -> None:
         self._call(lambda runtime: runtime.stop(chat))

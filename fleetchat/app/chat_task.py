@@ -1,17 +1,19 @@
-"""One chat on the runtime's side: its messages, its session, its reply under way. Pure trio."""
+"""One chat on the runtime's side: its session and its reply under way. Pure trio."""
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
 
-from fleetchat.app.backend import ChatModel, Conversation, Session
+from fleetchat.app.backend import ChatModel, OpenFleet, Session
 from fleetchat.app.events import ChatNumber, PrefillProgressed, ReplyFinished, Report, TextArrived
 from fleetchat.app.explain import explained
+from fleetchat.chat.options import ChatOptions
+from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetchatError, FleetError
 from fleetchat.fleet.session import GenerationRequest, SamplingSettings
 from fleetchat.fleet.telemetry import Answer, FinishReason
@@ -25,6 +27,26 @@ class GenerationSettings:
     seed: int | None
     max_tokens: int
     stop_strings: tuple[str, ...]
+
+    def with_options(self, options: ChatOptions) -> GenerationSettings:
+        """With what one chat sets for itself."""
+        own = {
+            name: value
+            for name in ("temperature", "top_p", "top_k", "repetition_penalty")
+            if (value := getattr(options, name)) is not None
+        }
+        return dataclasses.replace(
+            self,
+            sampling=dataclasses.replace(self.sampling, **own),
+            seed=self.seed if options.seed is None else options.seed,
+            max_tokens=options.max_tokens or self.max_tokens,
+        )
+
+    def seed_of(self, turn: Turn) -> int:
+        """Turn t takes the seed plus t; without a seed, and for another try, 63 random bits."""
+        if self.seed is None or turn.another:
+            return secrets.randbits(63)
+        return (self.seed + turn.number) % (1 << 63)
 
 
 def empty_answer(reason: FinishReason, *, seed: int = 0, error: tuple[str, str] | None = None) -> Answer:
@@ -48,79 +70,74 @@ def failed_answer(message: str, hint: str | None) -> Answer:
 
 
 class ChatTask:
-    """Answers the prompts of one chat, one after the other, and reports text in pieces."""
+    """Draws the replies of one chat, one after the other, and reports text in pieces."""
 
-    def __init__(
-        self, number: ChatNumber, conversation: Conversation, settings: GenerationSettings, report: Report
-    ) -> None:
+    def __init__(self, number: ChatNumber, settings: GenerationSettings, report: Report) -> None:
         self.number = number
-        self._conversation = conversation
         self._settings = settings
         self._report = report
         self._session: Session | None = None
         self._turn_lock = trio.Lock()
-        self._turns = 0
         self._stopped = False
         self._unsent_text: list[str] = []
         self._unsent_prefill: tuple[int, int] | None = None
 
+    @property
+    def session_number(self) -> int | None:
+        """What snapshots call this chat; None while it holds no session."""
+        return self._session.number if self._session is not None else None
+
     def begin(self) -> None:
-        """A prompt is about to be answered; a `stop` from now on is meant for it."""
+        """A turn is about to be answered; a `stop` from now on is meant for it."""
         self._stopped = False
 
-    async def answer(self, prompt: str, model: ChatModel, new_session: Callable[[], Session]) -> None:
-        """Answer one prompt; the last event is always ReplyFinished, whatever goes wrong.
+    async def answer(self, turn: Turn, model: ChatModel, fleet: OpenFleet) -> None:
+        """Draw one reply; the last event is always ReplyFinished, whatever goes wrong.
 
         A failed fleet is noticed by the runtime, so our own errors end this reply only.
         """
         async with self._turn_lock:
+            settings = self._settings.with_options(turn.options)
             try:
-                token_ids = self._conversation.ask(prompt)
+                prompt = model.render(turn, context=fleet.context, max_tokens=settings.max_tokens)
             except FleetchatError as error:
                 self._finish(failed_answer(error.message, error.hint))
                 return
             answer = failed_answer("the fleet went away", "start it again; the chat is kept")
             try:
-                answer = await self._generate(token_ids, model, new_session)
+                answer = await self._generate(prompt.ids, settings, turn, model, fleet)
             except FleetchatError as error:
                 answer = failed_answer(error.message, error.hint)
             except Exception as error:
                 answer = failed_answer(*explained(error))
                 raise
             finally:
-                self._remember(answer)
-                self._finish(answer)
+                self._finish(dataclasses.replace(answer, notes=(*prompt.notes, *answer.notes)))
 
     async def _generate(
-        self, token_ids: tuple[int, ...], model: ChatModel, new_session: Callable[[], Session]
+        self,
+        token_ids: tuple[int, ...],
+        settings: GenerationSettings,
+        turn: Turn,
+        model: ChatModel,
+        fleet: OpenFleet,
     ) -> Answer:
-        seed = self._next_seed()
+        seed = settings.seed_of(turn)
         if self._stopped:
             return empty_answer(FinishReason.CANCELLED, seed=seed)
         if self._session is None:
-            self._session = new_session()
+            self._session = fleet.new_session()
         request = GenerationRequest(
             token_ids=token_ids,
-            sampling=self._settings.sampling,
+            sampling=settings.sampling,
             seed=seed,
-            max_tokens=self._settings.max_tokens,
+            max_tokens=settings.max_tokens,
             stop_ids=model.stop_ids,
-            stop_strings=self._settings.stop_strings,
+            stop_strings=settings.stop_strings,
         )
         return await self._session.generate(
             request, model.decoder(), on_text=self._unsent_text.append, on_prefill=self._take_prefill
         )
-
-    def _next_seed(self) -> int:
-        turn, self._turns = self._turns, self._turns + 1
-        return secrets.randbits(63) if self._settings.seed is None else self._settings.seed + turn
-
-    def _remember(self, answer: Answer) -> None:
-        """An empty reply is not kept, and its question neither: it would poison every later turn."""
-        if answer.token_ids:
-            self._conversation.answered(answer.text, answer.token_ids)
-        else:
-            self._conversation.withdraw()
 
     def _take_prefill(self, done: int, total: int) -> None:
         self._unsent_prefill = (done, total)

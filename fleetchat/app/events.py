@@ -6,10 +6,11 @@ conversation carries its chat's number, so that late text of a closed chat is ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NewType, Protocol
 
+from fleetchat.chat.turn import Turn
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
 
 ChatNumber = NewType("ChatNumber", int)  # chosen by the screen, never reused while the program runs
@@ -41,9 +42,13 @@ class FleetReady:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken:
-    """The newest state of the fleet; an older one that nobody looked at may be forgotten."""
+    """The newest state of the fleet; an older one that nobody looked at may be forgotten.
+
+    `speeds` has the tokens/s of the chats that are being answered.
+    """
 
     snapshot: FleetSnapshot
+    speeds: Mapping[ChatNumber, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,8 @@ class RuntimeControl(Protocol):
     def start(self, report: Report) -> None:
         """Begin; `report` is called from another thread."""
 
-    def submit(self, chat: ChatNumber, prompt: str) -> None:
-        """Answer a prompt in a chat; a new number opens a new chat."""
+    def submit(self, chat: ChatNumber, turn: Turn) -> None:
+        """Draw a reply in a chat; a new number opens a new chat."""
 
     def stop(self, chat: ChatNumber) -> None:
         """End the reply of a chat; its text is kept."""

@@ -23,6 +23,7 @@ from fleetchat.app.events import (
     StartProgressed,
 )
 from fleetchat.app.explain import explained, is_told
+from fleetchat.chat.turn import Turn
 
 TEXT_INTERVAL = 0.1  # seconds: text reaches the screen at most ten times a second
 LAST_WORDS = 1.0  # seconds that replies have to end when the fleet failed
@@ -71,7 +72,7 @@ class ChatRuntime:
                 self._report(RuntimeFailed(message, hint))
             await self._retry.wait()
 
-    def submit(self, chat: ChatNumber, prompt: str) -> None:
+    def submit(self, chat: ChatNumber, turn: Turn) -> None:
         served = self._served
         if served is None:
             answer = failed_answer("the fleet is not ready", "wait until it is, then send again")
@@ -79,11 +80,9 @@ class ChatRuntime:
             return
         task = self._chats.get(chat)
         if task is None:
-            task = self._chats[chat] = ChatTask(
-                chat, served.model.new_conversation(served.fleet.context), self._settings, self._report
-            )
+            task = self._chats[chat] = ChatTask(chat, self._settings, self._report)
         task.begin()
-        served.nursery.start_soon(task.answer, prompt, served.model, served.fleet.new_session)
+        served.nursery.start_soon(task.answer, turn, served.model, served.fleet)
 
     def stop(self, chat: ChatNumber) -> None:
         if task := self._chats.get(chat):
@@ -114,7 +113,7 @@ class ChatRuntime:
                 nursery.start_soon(self._report_text)
                 failure = await fleet.wait_failed()
                 await self._let_replies_end()
-                self._report(SnapshotTaken(fleet.snapshot()))
+                self._report_snapshot(fleet)
                 raise failure
         finally:
             self._served = None
@@ -129,8 +128,18 @@ class ChatRuntime:
 
     async def _report_snapshots(self, fleet: OpenFleet) -> None:
         while True:
-            self._report(SnapshotTaken(fleet.snapshot()))
+            self._report_snapshot(fleet)
             await trio.sleep(self._snapshot_interval)
+
+    def _report_snapshot(self, fleet: OpenFleet) -> None:
+        snapshot = fleet.snapshot()
+        speeds = {one.session: one.tokens_per_s for one in snapshot.sessions if one.generating}
+        chats = {chat: task.session_number for chat, task in self._chats.items()}
+        self._report(
+            SnapshotTaken(
+                snapshot, {chat: speeds[number] for chat, number in chats.items() if number in speeds}
+            )
+        )
 
     async def _report_text(self) -> None:
         while True:

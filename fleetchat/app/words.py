@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fleetchat.fleet.telemetry import Answer, FinishReason
+from fleetchat.app.chat_state import ChatState
+from fleetchat.chat.tree import Figures, Node, Status
 
 
 class Phase(Enum):
@@ -12,9 +13,39 @@ class Phase(Enum):
 
     STARTING = "starting"
     READY = "ready"
-    WRITING = "writing"
     FAILED = "failed"
     LEAVING = "leaving"
+
+
+TITLES = {
+    Phase.STARTING: "The fleet is starting · you may type already",
+    Phase.READY: "Message",
+    Phase.FAILED: "The fleet is not running · Enter shows why",
+    Phase.LEAVING: "Leaving …",
+}
+
+
+def prompt_title(phase: Phase, state: ChatState) -> str:
+    """What stands on the frame of a chat's prompt."""
+    if phase is Phase.LEAVING:
+        return TITLES[phase]
+    if state.queued:
+        moment = "this reply is complete" if state.writing is not None else "the fleet is ready"
+        return f"Sent when {moment} · Esc takes it back"
+    if state.writing is None:
+        return TITLES[phase]
+    if state.prefill is not None:
+        done, total = state.prefill
+        return f"Reading the prompt, {done:,} of {counted(total, 'token')} · Esc stops"
+    return "Writing · Esc stops"
+
+
+def header_state(phase: Phase, writing: int, tokens_per_s: float) -> str:
+    """The state of the whole program: `2 chats writing 34.2 tokens/s`."""
+    if phase is not Phase.READY or not writing:
+        return phase.value
+    words = "writing" if writing == 1 else f"{writing} chats writing"
+    return f"{words} {tokens_per_s:6.1f} tokens/s" if tokens_per_s > 0 else words
 
 
 def counted(number: int, noun: str) -> str:
@@ -22,19 +53,23 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def finish_words(answer: Answer, context: int) -> str:
+def finish_words(node: Node, context: int) -> str:
     """Why a reply ended. `context` is the number of tokens that the fleet holds for a chat."""
-    match answer.finish_reason:
-        case FinishReason.STOP:
+    match node.status:
+        case Status.COMPLETE:
             return "finished"
-        case FinishReason.LENGTH:
-            return f"cut at the limit of {counted(answer.completion_tokens, 'token')} a reply"
-        case FinishReason.CONTEXT:
+        case Status.LENGTH:
+            return f"cut at the limit of {counted(node.figures.tokens, 'token')} a reply"
+        case Status.CONTEXT:
             return f"the context of {counted(context, 'token')} is full; start a new chat (Ctrl+N)"
-        case FinishReason.CANCELLED:
+        case Status.STOPPED:
             return "stopped by you"
-        case FinishReason.ERROR:
-            return error_words(answer.error)
+        case Status.INTERRUPTED:
+            return "interrupted: the program ended while this was written"
+        case Status.FAILED:
+            return error_words(node.error)
+        case Status.WRITING:
+            return "being written"
 
 
 def error_words(error: tuple[str, str] | None) -> str:
@@ -42,21 +77,38 @@ def error_words(error: tuple[str, str] | None) -> str:
     return f"failed: {message}\nhint: {hint}" if hint else f"failed: {message}"
 
 
-def reply_figures(answer: Answer) -> str:
+def reply_figures(figures: Figures) -> str:
     """Size and speed of a reply; nothing for a reply of which no token came."""
-    if not answer.completion_tokens:
+    if not figures.tokens:
         return ""
-    parts = [counted(answer.completion_tokens, "token")]
-    if answer.tokens_per_s > 0:
-        parts.append(f"{answer.tokens_per_s:.1f} tokens/s")
-    parts.append(f"first token after {answer.ttft_ms / 1000:.2f} s")
-    return " · ".join(parts)
+    parts = [counted(figures.tokens, "token")]
+    if figures.tokens_per_s > 0:
+        parts.append(f"{figures.tokens_per_s:.1f} tokens/s")
+    if figures.ttft_ms > 0:
+        parts.append(f"first token after {figures.ttft_ms / 1000:.2f} s")
+    return " · ".join([*parts, *drafting_figures(figures)])
 
 
-def reply_footer(answer: Answer, context: int) -> str:
-    """What stands below a reply: one line, and for a failure two more."""
-    separator = "\n" if answer.finish_reason is FinishReason.ERROR else " · "
-    return separator.join(part for part in (reply_figures(answer), finish_words(answer, context)) if part)
+def drafting_figures(figures: Figures) -> list[str]:
+    """What speculation and faults did; nothing where there was none of it."""
+    parts = []
+    if figures.drafted:
+        parts.append(f"{100 * figures.accepted / figures.drafted:.0f} % of drafts accepted")
+        parts.append(counted(figures.rollbacks, "rollback"))
+    if figures.compactions:
+        parts.append(counted(figures.compactions, "compaction"))
+    if figures.recoveries:
+        parts.append(f"{figures.recoveries} recoveries" if figures.recoveries > 1 else "1 recovery")
+    return parts
+
+
+def reply_footer(node: Node, context: int) -> str:
+    """What stands below a reply: one line, for a failure two more, and a line for each note."""
+    separator = "\n" if node.status is Status.FAILED else " · "
+    parts = (reply_figures(node.figures), finish_words(node, context))
+    return "\n".join(
+        [separator.join(part for part in parts if part), *(f"note: {note}" for note in node.notes)]
+    )
 
 
 def progress_line(step: str, done: int, total: int, width: int) -> str:

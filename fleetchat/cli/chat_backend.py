@@ -137,7 +137,7 @@ class LocalBackend:
             stop_ids=manifest.stop_ids,
         )
         recipe = find_recipe(self._config.model.recipe)
-        return LocalModel(manifest, chat_format, system_of(self._config, recipe))
+        return LocalModel(manifest, chat_format, system_of(self._config, recipe), self._config.chat.overflow)
 
     @asynccontextmanager
     async def open_fleet(self, _model: ChatModel, on_start: OnStart) -> AsyncIterator[LocalFleet]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from textual.pilot import Pilot
 
 from fleetchat.app.app import FleetchatApp
+from fleetchat.app.screens.chat import ChatScreen
 from fleetchat.app.theme import LoadedThemes
 from fleetchat.app.widgets.start_panel import StartPanel
 from tests.fakes.runtime import FakeRuntime
@@ -22,6 +23,12 @@ async def wait_until(pilot: Pilot[None], condition: Callable[[], object]) -> Non
     while not condition():
         assert time.monotonic() < deadline, f"never came true; the screen shows:\n{screen_text(pilot)}"
         await pilot.pause()
+
+
+def chat_screen(pilot: Pilot[None]) -> ChatScreen:
+    """The screen below all dialogues."""
+    assert isinstance(pilot.app, FleetchatApp)
+    return pilot.app.chat_screen
 
 
 def screen_text(pilot: Pilot[None]) -> str:

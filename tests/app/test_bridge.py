@@ -23,6 +23,7 @@ from fleetchat.app.events import (
 from fleetchat.app.runtime import ChatRuntime
 from fleetchat.fleet.session import SamplingSettings
 from fleetchat.fleet.telemetry import FinishReason
+from tests.app.turns import asking
 from tests.fakes.chat_fleet import FakeBackend
 
 ONE = ChatNumber(1)
@@ -50,7 +51,7 @@ def wait_for(events: queue.Queue[RuntimeEvent], condition: Callable[[RuntimeEven
 def test_a_prompt_goes_in_and_text_comes_out_from_the_other_thread() -> None:
     with bridged(FakeBackend(pace=0.0)) as (bridge, events):
         wait_for(events, lambda event: isinstance(event, FleetReady))
-        bridge.submit(ONE, "hello")
+        bridge.submit(ONE, asking("hello"))
         assert wait_for(events, lambda event: isinstance(event, TextArrived)) == TextArrived(
             ONE, "one two three"
         )
@@ -62,7 +63,7 @@ def test_a_prompt_goes_in_and_text_comes_out_from_the_other_thread() -> None:
 def test_stop_reaches_a_reply_under_way() -> None:
     with bridged(FakeBackend(script=["word"] * 10_000, pace=0.001)) as (bridge, events):
         wait_for(events, lambda event: isinstance(event, FleetReady))
-        bridge.submit(ONE, "hello")
+        bridge.submit(ONE, asking("hello"))
         wait_for(events, lambda event: isinstance(event, TextArrived))
         bridge.stop(ONE)
         finished = wait_for(events, lambda event: isinstance(event, ReplyFinished))
@@ -74,18 +75,18 @@ def test_shutdown_cleans_up_in_the_middle_of_a_reply() -> None:
     backend = FakeBackend(script=["word"] * 10_000, pace=0.001)
     with bridged(backend) as (bridge, events):
         wait_for(events, lambda event: isinstance(event, FleetReady))
-        bridge.submit(ONE, "hello")
+        bridge.submit(ONE, asking("hello"))
         wait_for(events, lambda event: isinstance(event, TextArrived))
     assert backend.closed == 1
     assert not any(thread.name == "fleetchat-runtime" for thread in threading.enumerate())
-    bridge.submit(ONE, "nobody is there")
+    bridge.submit(ONE, asking("nobody is there"))
     bridge.stop(ONE)
     assert bridge.shutdown(1)
 
 
 def test_shutdown_before_the_start_and_right_after_it() -> None:
     idle = RuntimeThread(lambda report: ChatRuntime(FakeBackend(), SETTINGS, report))
-    idle.submit(ONE, "nothing runs yet")
+    idle.submit(ONE, asking("nothing runs yet"))
     assert idle.shutdown(1)
     with bridged(FakeBackend()):
         pass

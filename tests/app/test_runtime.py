@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -23,9 +24,13 @@ from fleetchat.app.events import (
     TextArrived,
 )
 from fleetchat.app.runtime import ChatRuntime
+from fleetchat.chat.messages import Message, Role
+from fleetchat.chat.options import ChatOptions
+from fleetchat.chat.turn import Turn
 from fleetchat.errors import BuildError
 from fleetchat.fleet.session import SamplingSettings
 from fleetchat.fleet.telemetry import Answer, FinishReason
+from tests.app.turns import asking
 from tests.fakes.chat_fleet import FakeBackend
 from tests.fakes.runtime import CONTEXT, MODEL
 
@@ -103,7 +108,7 @@ async def test_a_prompt_is_answered_in_coalesced_text(autojump_clock: trio.testi
     backend = FakeBackend(script=[f"w{number}" for number in range(100)], pace=0.01)
     async with serving(backend) as (runtime, log):
         await log.wait_ready()
-        runtime.submit(ONE, "hello there")
+        runtime.submit(ONE, asking("hello there"))
         answer = await log.wait_answers(1)
         assert answer.finish_reason is FinishReason.STOP
         assert log.text(ONE) == answer.text
@@ -120,16 +125,44 @@ async def test_requests_carry_settings_and_the_seed_of_the_turn(
     backend = FakeBackend()
     async with serving(backend) as (runtime, log):
         await log.wait_ready()
-        for turn in range(2):
-            runtime.submit(ONE, "hello")
-            await log.wait_answers(turn + 1)
+        first_turn = asking("hello")
+        runtime.submit(ONE, first_turn)
+        reply = await log.wait_answers(1)
+        said = Message(Role.ASSISTANT, reply.text, reply.token_ids)
+        options = ChatOptions(temperature=0.1, max_tokens=3)
+        runtime.submit(ONE, Turn((*first_turn.messages, said, *first_turn.messages), options))
+        await log.wait_answers(2)
         [session] = backend.fleets[0].sessions
         first, second = session.requests
         assert (first.seed, second.seed) == (40, 41)
         assert first.sampling == SETTINGS.sampling
+        assert second.sampling == SamplingSettings(temperature=0.1)
+        assert (second.max_tokens, second.stop_strings) == (3, ("END",))
         assert (first.max_tokens, first.stop_strings, first.stop_ids) == (9, ("END",), frozenset({2}))
         assert first.token_ids == (1005,)
         assert second.token_ids == (1005, 0, 1, 2, 1005)  # the reply as the ids that were generated
+
+
+async def test_another_try_takes_another_seed_and_notes_reach_the_answer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, dataclasses.replace(asking("a", "b", "c", "d", "e"), another=True))
+        assert (await log.wait_answers(1)).notes == ("a note",)
+        assert backend.fleets[0].sessions[0].requests[0].seed not in range(40, 50)
+
+
+async def test_snapshots_tell_the_speed_of_every_chat(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend(script=[f"w{number}" for number in range(50)], pace=0.1)
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, asking("hello"))
+        runtime.submit(TWO, asking("hi"))
+        await log.wait_for(
+            lambda event: isinstance(event, SnapshotTaken) and sorted(event.speeds.values()) == [10.0, 20.0]
+        )
 
 
 async def test_without_a_seed_every_reply_has_another(autojump_clock: trio.testing.MockClock) -> None:
@@ -138,7 +171,7 @@ async def test_without_a_seed_every_reply_has_another(autojump_clock: trio.testi
     async with serving(backend, settings=settings) as (runtime, log):
         await log.wait_ready()
         for turn in range(2):
-            runtime.submit(ONE, "hello")
+            runtime.submit(ONE, asking("hello"))
             await log.wait_answers(turn + 1)
         first, second = backend.fleets[0].sessions[0].requests
         assert first.seed != second.seed
@@ -149,26 +182,25 @@ async def test_stop_keeps_the_text_and_the_turn(autojump_clock: trio.testing.Moc
     backend = FakeBackend(script=[f"w{number}" for number in range(100)], pace=0.1)
     async with serving(backend) as (runtime, log):
         await log.wait_ready()
-        runtime.submit(ONE, "hello")
+        runtime.submit(ONE, asking("hello"))
         await log.wait_for(lambda event: isinstance(event, TextArrived))
         runtime.stop(ONE)
         answer = await log.wait_answers(1)
         assert answer.finish_reason is FinishReason.CANCELLED
         assert answer.text == log.text(ONE) != ""
-        assert backend.model.conversations[0].messages[-1] == (answer.text, answer.token_ids)
+        assert len(answer.token_ids) == len(answer.text.split())
 
 
 async def test_stop_right_after_submit_is_not_lost(autojump_clock: trio.testing.MockClock) -> None:
     backend = FakeBackend()
     async with serving(backend) as (runtime, log):
         await log.wait_ready()
-        runtime.submit(ONE, "hello")
+        runtime.submit(ONE, asking("hello"))
         runtime.stop(ONE)
         answer = await log.wait_answers(1)
         assert answer.finish_reason is FinishReason.CANCELLED
         assert answer.text == ""
-        assert backend.model.conversations[0].messages == []
-        runtime.submit(ONE, "again")
+        runtime.submit(ONE, asking("again"))
         assert (await log.wait_answers(2)).finish_reason is FinishReason.STOP
 
 
@@ -178,10 +210,10 @@ async def test_a_prompt_that_cannot_be_asked_ends_its_reply_only(
     backend = FakeBackend()
     async with serving(backend) as (runtime, log):
         await log.wait_ready()
-        runtime.submit(ONE, " ")
+        runtime.submit(ONE, asking(" "))
         answer = await log.wait_answers(1)
         assert answer.error == ("the prompt is empty", "type something")
-        runtime.submit(ONE, "hello")
+        runtime.submit(ONE, asking("hello"))
         assert (await log.wait_answers(2)).finish_reason is FinishReason.STOP
         assert not any(isinstance(event, RuntimeFailed) for event in log)
 
@@ -192,8 +224,8 @@ async def test_chats_are_apart_and_a_closed_one_frees_its_cells(
     backend = FakeBackend(script=[f"w{number}" for number in range(50)], pace=0.1)
     async with serving(backend) as (runtime, log):
         await log.wait_ready()
-        runtime.submit(ONE, "hello")
-        runtime.submit(TWO, "hi")
+        runtime.submit(ONE, asking("hello"))
+        runtime.submit(TWO, asking("hi"))
         await log.wait_for(lambda event: isinstance(event, TextArrived))
         runtime.close_chat(ONE)
         assert (await log.wait_answers(1)).finish_reason is FinishReason.CANCELLED
@@ -211,7 +243,7 @@ async def test_a_failed_build_is_tried_again(autojump_clock: trio.testing.MockCl
     async with serving(backend) as (runtime, log):
         await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
         assert log[-1] == RuntimeFailed("no space is left", "free some")
-        runtime.submit(ONE, "hello")
+        runtime.submit(ONE, asking("hello"))
         assert (await log.wait_answers(1)).error == (
             "the fleet is not ready",
             "wait until it is, then send again",
@@ -230,7 +262,7 @@ async def test_a_lost_stage_ends_the_replies_and_the_chat_goes_on_after_retry(
     backend = FakeBackend(script=[f"w{number}" for number in range(20)], pace=0.1)
     async with serving(backend) as (runtime, log):
         await log.wait_ready()
-        runtime.submit(ONE, "hello")
+        runtime.submit(ONE, asking("hello"))
         await log.wait_for(lambda event: isinstance(event, TextArrived))
         backend.fleets[0].fail()
         await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
@@ -243,10 +275,10 @@ async def test_a_lost_stage_ends_the_replies_and_the_chat_goes_on_after_retry(
 
         runtime.retry()
         await log.wait_ready(2)
-        runtime.submit(ONE, "go on")
+        runtime.submit(ONE, asking("go on"))
         await log.wait_answers(2)
         [session] = backend.fleets[1].sessions
-        assert session.requests[0].token_ids == (1005, *answer.token_ids, 1002, 1002)
+        assert session.requests[0].token_ids == (1002, 1002)
 
 
 async def test_an_idle_fleet_that_fails_is_noticed(autojump_clock: trio.testing.MockClock) -> None:
@@ -264,7 +296,7 @@ async def test_a_bug_ends_in_one_line_and_the_reply_is_finished(
     async with serving(backend) as (runtime, log):
         await log.wait_ready()
         backend.fleets[0].bug = ValueError("wrong")
-        runtime.submit(ONE, "hello")
+        runtime.submit(ONE, asking("hello"))
         await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
         assert (await log.wait_answers(1)).finish_reason is FinishReason.ERROR
         failed = next(event for event in log if isinstance(event, RuntimeFailed))

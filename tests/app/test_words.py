@@ -3,11 +3,21 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
+from fleetchat.app.chat_state import ChatState
+from fleetchat.app.events import ChatNumber
 from fleetchat.app.words import counted, progress_line, reply_footer
-from fleetchat.fleet.telemetry import FinishReason
+from fleetchat.fleet.telemetry import Answer, FinishReason
 from tests.fakes.runtime import answer
 
 FIGURES = "2 tokens · 21.4 tokens/s · first token after 0.18 s"
+
+
+def footer(reply: Answer, context: int) -> str:
+    state = ChatState(ChatNumber(1))
+    state.begin_reply("model", 0.0)
+    node = state.finish(reply, seen=True)
+    assert node is not None
+    return reply_footer(node, context)
 
 
 @pytest.mark.parametrize(
@@ -20,18 +30,18 @@ FIGURES = "2 tokens · 21.4 tokens/s · first token after 0.18 s"
     ],
 )
 def test_why_a_reply_ended(reason: FinishReason, words: str) -> None:
-    assert reply_footer(answer("two words", reason=reason), 2048) == f"{FIGURES} · {words}"
+    assert footer(answer("two words", reason=reason), 2048) == f"{FIGURES} · {words}"
 
 
 def test_an_error_has_lines_of_its_own() -> None:
     lost = answer("two words", reason=FinishReason.ERROR, error=("stage 1 is lost", "start it"))
-    assert reply_footer(lost, 2048) == f"{FIGURES}\nfailed: stage 1 is lost\nhint: start it"
+    assert footer(lost, 2048) == f"{FIGURES}\nfailed: stage 1 is lost\nhint: start it"
     unknown = answer("", reason=FinishReason.ERROR)
-    assert reply_footer(unknown, 2048) == "failed: no cause was given"
+    assert footer(unknown, 2048) == "failed: no cause was given"
 
 
 def test_a_reply_without_tokens_has_no_figures() -> None:
-    assert reply_footer(answer("", reason=FinishReason.CANCELLED), 2048) == "stopped by you"
+    assert footer(answer("", reason=FinishReason.CANCELLED), 2048) == "stopped by you"
 
 
 def test_counted() -> None:

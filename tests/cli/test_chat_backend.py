@@ -1,31 +1,46 @@
-"""The conversation of the chat: a refusal says what to do in the chat."""
+"""The model of the chat: what a turn becomes, and how a refusal reads."""
 
 from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fleetchat.chat.conversation import ChatFormat
+from fleetchat.chat.messages import Message, Role
+from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.template import ChatTemplate
 from fleetchat.chat.tokenizer import ChatTokenizer
-from fleetchat.cli.chat_backend import LocalConversation
+from fleetchat.chat.turn import Turn
+from fleetchat.cli.chat_backend import LocalModel
 from fleetchat.errors import PromptError
 from tests.chat.test_template import CHATML
 from tests.fakes.small_tokenizers import byte_level
 
 FORMAT = ChatFormat(ChatTokenizer(byte_level()), ChatTemplate(CHATML))
+MANIFEST: Any = SimpleNamespace(model="tiny", stop_ids=(2,))
 
 
-def test_a_full_chat_is_told_to_start_a_new_one() -> None:
-    chat = LocalConversation(FORMAT, context=80)
-    chat.ask("Hello")
-    chat.answered("Hi", (40, 41))
-    with pytest.raises(PromptError, match="the context holds 80 tokens") as refused:
-        chat.ask("again " * 40)
-    assert refused.value.hint == "start a new chat (Ctrl+N)"
+def model(system: str | None = "Be brief.") -> LocalModel:
+    return LocalModel(MANIFEST, FORMAT, system, "refuse")
 
 
-def test_a_first_prompt_that_is_too_long_is_told_to_be_shortened() -> None:
-    chat = LocalConversation(FORMAT, context=80)
-    with pytest.raises(PromptError) as refused:
-        chat.ask("word " * 100)
-    assert "shorten the prompt" in (refused.value.hint or "")
+def rendered(turn: Turn, served: LocalModel) -> str:
+    return FORMAT.tokenizer.decode(served.render(turn, context=500, max_tokens=50).ids)
+
+
+def test_the_configured_system_prompt_unless_the_chat_has_its_own() -> None:
+    turn = Turn((Message(Role.USER, "Hello"),))
+    assert "Be brief." in rendered(turn, model())
+    own = dataclasses.replace(turn, options=ChatOptions(system="Be long."))
+    assert "Be long." in rendered(own, model())
+    assert "Be brief." not in rendered(own, model())
+    none = dataclasses.replace(turn, options=ChatOptions(system=""))
+    assert rendered(none, model()) == rendered(turn, model(system=None))
+
+
+def test_a_full_chat_is_refused_in_numbers() -> None:
+    with pytest.raises(PromptError, match="the context holds 80 tokens"):
+        model().render(Turn((Message(Role.USER, "again " * 40),)), context=80, max_tokens=50)

@@ -6,6 +6,7 @@ reply at the next word, as the real one does.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,32 +14,21 @@ from dataclasses import dataclass, field
 import trio
 
 from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText
+from fleetchat.chat.messages import Message
+from fleetchat.chat.overflow import FittedPrompt
+from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetError, PeerLost, PromptError
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest
-from fleetchat.fleet.telemetry import Answer, FinishReason, FleetSnapshot
+from fleetchat.fleet.telemetry import Answer, FinishReason, FleetSnapshot, SessionSnapshot
 from tests.fakes.runtime import CONTEXT, MODEL, answer, snapshot
 
 
-@dataclass
-class FakeConversation:
-    """A message is as many tokens as it has words; the reply's ids are kept as they are."""
-
-    context: int
-    messages: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-
-    def ask(self, prompt: str) -> tuple[int, ...]:
-        ids = tuple(1000 + len(word) for word in prompt.split())
-        if not ids:
-            raise PromptError("the prompt is empty", hint="type something")
-        self.messages.append((prompt, ids))
-        return tuple(number for _, message in self.messages for number in message)
-
-    def answered(self, text: str, token_ids: tuple[int, ...]) -> None:
-        self.messages.append((text, token_ids))
-
-    def withdraw(self) -> None:
-        self.messages.pop()
+def ids_of(message: Message) -> tuple[int, ...]:
+    """A message is as many tokens as it has words; a reply's ids are kept as they are."""
+    if message.token_ids is not None:
+        return message.token_ids
+    return tuple(1000 + len(word) for word in message.content.split())
 
 
 class NoDecoder:
@@ -53,11 +43,14 @@ class NoDecoder:
 class FakeModel:
     name: str = MODEL
     stop_ids: frozenset[int] = frozenset({2})
-    conversations: list[FakeConversation] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
 
-    def new_conversation(self, context: int) -> FakeConversation:
-        self.conversations.append(FakeConversation(context))
-        return self.conversations[-1]
+    def render(self, turn: Turn, *, context: int, max_tokens: int) -> FittedPrompt:
+        self.turns.append(turn)
+        if not turn.prompt.strip():
+            raise PromptError("the prompt is empty", hint="type something")
+        ids = tuple(number for message in turn.messages for number in ids_of(message))
+        return FittedPrompt(ids, ("a note",) if len(turn.messages) > 3 else ())
 
     def decoder(self) -> TextDecoder:
         return NoDecoder()
@@ -66,15 +59,24 @@ class FakeModel:
 class FakeSession:
     def __init__(self, fleet: FakeFleet) -> None:
         self._fleet = fleet
+        self.number = len(fleet.sessions) + 1
         self.requests: list[GenerationRequest] = []
         self.stopped = False
         self.closed = False
+        self.generating = False
 
     async def generate(
         self, request: GenerationRequest, decoder: TextDecoder, *, on_text: OnText, on_prefill: OnPrefill
     ) -> Answer:
         self.requests.append(request)
         self.stopped = False
+        self.generating = True
+        try:
+            return await self._generate(request, on_text, on_prefill)
+        finally:
+            self.generating = False
+
+    async def _generate(self, request: GenerationRequest, on_text: OnText, on_prefill: OnPrefill) -> Answer:
         on_prefill(len(request.token_ids), len(request.token_ids))
         words: list[str] = []
         for word in self._fleet.script:
@@ -113,7 +115,10 @@ class FakeFleet:
         return self.sessions[-1]
 
     def snapshot(self) -> FleetSnapshot:
-        return snapshot()
+        sessions = tuple(
+            SessionSnapshot(one.number, 5, 0, 0, one.generating, 10.0 * one.number) for one in self.sessions
+        )
+        return dataclasses.replace(snapshot(), sessions=sessions)
 
     async def wait_failed(self) -> FleetError:
         await self.failed.wait()

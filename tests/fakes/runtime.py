@@ -17,6 +17,7 @@ from fleetchat.app.events import (
     SnapshotTaken,
     TextArrived,
 )
+from fleetchat.chat.turn import Turn
 from fleetchat.fleet.telemetry import (
     Answer,
     FinishReason,
@@ -98,6 +99,7 @@ class FakeRuntime:
 
     started: int = 0
     submitted: list[tuple[ChatNumber, str]] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     stopped: list[ChatNumber] = field(default_factory=list)
     closed: list[ChatNumber] = field(default_factory=list)
     retried: int = 0
@@ -108,8 +110,9 @@ class FakeRuntime:
         self.started += 1
         self.report = report
 
-    def submit(self, chat: ChatNumber, prompt: str) -> None:
-        self.submitted.append((chat, prompt))
+    def submit(self, chat: ChatNumber, turn: Turn) -> None:
+        self.submitted.append((chat, turn.prompt))
+        self.turns.append(turn)
 
     def stop(self, chat: ChatNumber) -> None:
         self.stopped.append(chat)
@@ -145,8 +148,8 @@ class StreamingRuntime(FakeRuntime):
         super().start(report)
         self.become_ready()
 
-    def submit(self, chat: ChatNumber, prompt: str) -> None:
-        super().submit(chat, prompt)
+    def submit(self, chat: ChatNumber, turn: Turn) -> None:
+        super().submit(chat, turn)
         self._ended.clear()
         threading.Thread(target=self._answer, args=(chat,), daemon=True).start()
 

@@ -7,6 +7,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from fleetchat.chat.sanitise import sanitise
+from fleetchat.chat.tree import Node
 
 
 class MessageView(Vertical):
@@ -18,10 +19,10 @@ class MessageView(Vertical):
     MessageView .text { padding: 0 0 0 2; }
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, node: Node) -> None:
         super().__init__()
-        self.text = text
+        self.node = node
 
     def compose(self) -> ComposeResult:
         yield Static("You", markup=False, classes="author")
-        yield Static(sanitise(self.text), markup=False, classes="text")
+        yield Static(sanitise(self.node.text), markup=False, classes="text")

@@ -39,11 +39,15 @@ class Prompt(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send", id="prompt.send", tooltip="Send the message"),
         Binding("ctrl+j", "newline", "Newline", id="prompt.newline", tooltip="Begin a new line"),
-        Binding("pageup", "screen.page_up", "Scroll up", show=False, id="transcript.page_up"),
-        Binding("pagedown", "screen.page_down", "Scroll down", show=False, id="transcript.page_down"),
-        Binding("ctrl+up", "screen.line_up", "Line up", show=False, id="transcript.line_up"),
-        Binding("ctrl+down", "screen.line_down", "Line down", show=False, id="transcript.line_down"),
-        Binding("ctrl+end", "screen.follow", "Newest text", show=False, id="transcript.follow"),
+        Binding("pageup", "screen.scroll('page_up')", "Scroll up", show=False, id="transcript.page_up"),
+        Binding(
+            "pagedown", "screen.scroll('page_down')", "Scroll down", show=False, id="transcript.page_down"
+        ),
+        Binding("ctrl+up", "screen.scroll('up')", "Line up", show=False, id="transcript.line_up"),
+        Binding("ctrl+down", "screen.scroll('down')", "Line down", show=False, id="transcript.line_down"),
+        Binding(
+            "ctrl+end", "screen.command('view.follow')", "Newest text", show=False, id="transcript.follow"
+        ),
     ]
 
     @dataclass
@@ -57,7 +61,6 @@ class Prompt(TextArea):
 
     def __init__(self) -> None:
         super().__init__(
-            id="prompt",
             highlight_cursor_line=False,
             placeholder=Content("Type a message, Enter sends"),
         )

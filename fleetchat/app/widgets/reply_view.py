@@ -1,70 +1,77 @@
-"""A reply: plain text while it grows, Markdown once it is complete."""
+"""A reply of the model: who, what it thought, what it says, what it cost."""
 
 from __future__ import annotations
 
-import logging
-
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.widgets import Markdown, Static
+from textual.widgets import Static
 
-from fleetchat.app.widgets.markdown_parser import reply_parser
+from fleetchat.app.blocks import split_thought
+from fleetchat.app.widgets.reply_text import ReplyText
+from fleetchat.app.widgets.thought_view import ThoughtView
 from fleetchat.app.words import reply_footer
-from fleetchat.chat.sanitise import Sanitiser, sanitise
-from fleetchat.fleet.telemetry import Answer
-
-log = logging.getLogger(__name__)
-
-WAITING = "…"
+from fleetchat.chat.sanitise import sanitise
+from fleetchat.chat.tree import Node, Status
 
 
 class ReplyView(Vertical):
-    """One reply of the model.
-
-    The growing text is a plain Static: Markdown that is appended to parses and mounts its last block
-    anew each time (a list of 50 items costs 0.4 s per piece). The full update at the end also repairs
-    what streaming gets wrong, late link references for one.
-    """
+    """Shows one node. `grow` while it is written, `finish` at its end."""
 
     DEFAULT_CSS = """
     ReplyView { height: auto; margin: 0 0 1 0; }
     ReplyView .author { text-style: bold; color: $primary; }
-    ReplyView .text { padding: 0 0 0 2; }
-    ReplyView Markdown { margin: 0; padding: 0 0 0 2; }
-    ReplyView .footer { padding: 0 0 0 2; color: $secondary; }
+    ReplyView .footer { padding: 0 0 0 2; color: $secondary; display: none; }
     """
 
-    def __init__(self, author: str) -> None:
+    def __init__(self, node: Node, context: int) -> None:
         super().__init__()
-        self._author = author
-        self._sanitiser = Sanitiser()
-        self.text = ""  # what was received, sanitised
-        self._tail = Static(WAITING, markup=False, classes="text")
+        self.node = node
+        self._context_tokens = context
+        self._shown = ""  # the reply without its thought, as it was given to the widget
+        self._thought = ThoughtView()
+        self._thought.display = False
+        self._text = ReplyText()
+        self._footer = Static("", markup=False, classes="footer")
+
+    @property
+    def text(self) -> str:
+        """What is shown of the reply."""
+        return self._text.source
 
     def compose(self) -> ComposeResult:
-        yield Static(sanitise(self._author), markup=False, classes="author")
-        yield self._tail
+        yield Static(sanitise(self.node.model), markup=False, classes="author")
+        yield self._thought
+        yield self._text
+        yield self._footer
 
-    def append(self, text: str) -> None:
-        """The next piece, as the model wrote it."""
-        self.text += self._sanitiser.push(text)
-        self._tail.update(self.text.rstrip("\n") or WAITING)
+    async def on_mount(self) -> None:
+        await self.show(self.node)
 
-    async def finish(self, answer: Answer, context: int) -> None:
-        """Show the complete reply and its figures; what came before an error is kept."""
-        self.text = sanitise(answer.text) or self.text
-        if self.text.strip():
-            await self._show_markdown()
+    async def show(self, node: Node) -> None:
+        """The node as it is now."""
+        self.node = node
+        parts = split_thought(sanitise(node.text))
+        self._thought.display = parts.thought is not None
+        if parts.thought is not None:
+            self._thought.show(parts.thought, thinking=parts.thinking)
+        if node.status is Status.WRITING:
+            await self._grow(parts.reply)
         else:
-            self._tail.display = False
-        await self.mount(Static(sanitise(reply_footer(answer, context)), markup=False, classes="footer"))
+            await self._finish(parts.reply)
 
-    async def _show_markdown(self) -> None:
-        self._tail.update(self.text)
-        try:
-            markdown = Markdown(self.text, parser_factory=reply_parser, open_links=False)
-            await self.mount(markdown, after=self._tail)
-        except Exception:  # a reply is never lost to a fault of the renderer: the plain text stays
-            log.exception("a reply could not be rendered as Markdown")
-        else:
-            self._tail.display = False
+    async def _grow(self, reply: str) -> None:
+        self._footer.display = False
+        if not reply.startswith(self._shown):  # a CR that became CRLF, or a thought that began late
+            await self._text.finish("")
+            self._text.restart()
+            self._shown = ""
+        if len(reply) > len(self._shown):
+            await self._text.append(reply[len(self._shown) :])
+            self._shown = reply
+
+    async def _finish(self, reply: str) -> None:
+        self._shown = reply
+        await self._text.finish(reply if reply.strip() else "")
+        self._text.display = bool(reply.strip())
+        self._footer.update(sanitise(reply_footer(self.node, self._context_tokens)))
+        self._footer.display = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual.app import ComposeResult
@@ -11,11 +12,18 @@ from textual.widgets import Static
 
 from fleetchat.app.widgets.message_view import MessageView
 from fleetchat.app.widgets.reply_view import ReplyView
+from fleetchat.app.words import counted
+from fleetchat.chat.messages import Role
 from fleetchat.chat.sanitise import sanitise
+from fleetchat.chat.tree import Node
 
 # Rows from the end within which scrolling down follows again. While text streams the end moves on,
 # so that waiting for the exact end would never follow again.
 FOLLOW_TOLERANCE = 2
+WINDOW = 24  # messages that are mounted at once when a chat is opened, and more each time the top is reached
+WINDOW_LIMIT = 96  # beyond it the oldest are taken away again while the newest text is followed
+
+MessageWidget = MessageView | ReplyView
 
 
 class Transcript(VerticalScroll, can_focus=False):
@@ -30,6 +38,7 @@ class Transcript(VerticalScroll, can_focus=False):
         scrollbar-gutter: stable;
     }
     Transcript .empty { color: $secondary; }
+    Transcript .earlier { color: $secondary; text-align: center; display: none; }
     """
 
     @dataclass
@@ -38,36 +47,108 @@ class Transcript(VerticalScroll, can_focus=False):
 
         following: bool
 
+    class EarlierWanted(Message):
+        """The user came to the first message that is mounted."""
+
     def __init__(self) -> None:
-        super().__init__(id="transcript")
+        super().__init__()
         self.following = True
+        self.context = 0
+        self._path: tuple[Node, ...] = ()
+        self._first = 0  # place of the first message that is mounted
+        self._views: list[MessageWidget] = []
         self._empty = Static("", markup=False, classes="empty")
+        self._earlier = Static("", markup=False, classes="earlier")
 
     def compose(self) -> ComposeResult:
         yield self._empty
+        yield self._earlier
 
     def on_mount(self) -> None:
         self.anchor()
+
+    @property
+    def views(self) -> Sequence[MessageWidget]:
+        """The messages that are mounted."""
+        return self._views
 
     def describe_empty(self, text: str) -> None:
         """What stands here before the first message."""
         self._empty.update(sanitise(text))
 
-    async def add_message(self, text: str) -> None:
-        self._empty.display = False
-        await self.mount(MessageView(text))
-        self.follow()
+    async def show(self, path: tuple[Node, ...]) -> None:
+        """Show these messages. What is mounted already is kept as far as it is the same."""
+        same = self._same(path)
+        for view in self._views[same:]:
+            await view.remove()
+        del self._views[same:]
+        if not same:
+            self._first = max(0, len(path) - WINDOW)
+        for view, node in zip(self._views, path[self._first :], strict=False):
+            if view.node is not node:
+                await self._renew(view, node)
+        fresh = [self._view_of(node) for node in path[self._first + same :]]
+        self._views += fresh
+        self._path = path
+        await self.mount_all(fresh)
+        await self._trim()
+        self._describe()
 
-    async def begin_reply(self, author: str) -> ReplyView:
-        reply = ReplyView(author)
-        await self.mount(reply)
-        return reply
+    def _same(self, path: tuple[Node, ...]) -> int:
+        """How many of the mounted messages stay."""
+        same = 0
+        for view, node in zip(self._views, path[self._first :], strict=False):
+            if view.node.id != node.id:
+                break
+            same += 1
+        return same
 
-    async def clear(self) -> None:
-        """Begin an empty transcript."""
-        await self.query("MessageView, ReplyView").remove()
-        self._empty.display = True
-        self.follow()
+    async def _renew(self, view: MessageWidget, node: Node) -> None:
+        if isinstance(view, ReplyView):
+            await view.show(node)
+        else:
+            view.node = node
+
+    async def update_reply(self, node: Node) -> None:
+        """The last message has changed: more text, or its end."""
+        self._path = (*self._path[:-1], node)
+        if self._views and isinstance(view := self._views[-1], ReplyView) and view.node.id == node.id:
+            await view.show(node)
+
+    async def show_earlier(self) -> None:
+        """Mount messages before the first one; what stands on the screen stays where it is."""
+        first = max(0, self._first - WINDOW)
+        if first == self._first:
+            return
+        fresh = [self._view_of(node) for node in self._path[first : self._first]]
+        anchor, before = self._views[0], self._views[0].virtual_region.y
+        self._views[:0] = fresh
+        self._first = first
+        self._describe()
+        await self.mount_all(fresh, before=anchor)
+        self.call_after_refresh(self._keep_place, anchor, before)
+
+    def _keep_place(self, anchor: MessageWidget, before: int) -> None:
+        moved = anchor.virtual_region.y - before
+        if not self.following and moved > 0:
+            self.scroll_to(y=self.scroll_y + moved, animate=False, immediate=True)
+
+    async def _trim(self) -> None:
+        """A chat that grows for hours does not grow on the screen."""
+        surplus = len(self._views) - WINDOW_LIMIT
+        if self.following and surplus > 0:
+            for view in self._views[:surplus]:
+                await view.remove()
+            del self._views[:surplus]
+            self._first += surplus
+
+    def _view_of(self, node: Node) -> MessageWidget:
+        return MessageView(node) if node.role is Role.USER else ReplyView(node, self.context)
+
+    def _describe(self) -> None:
+        self._empty.display = not self._path
+        self._earlier.display = self._first > 0
+        self._earlier.update(f"{counted(self._first, 'earlier message')}: scroll up")
 
     def follow(self) -> None:
         """Go to the newest text and stay there."""
@@ -85,6 +166,8 @@ class Transcript(VerticalScroll, can_focus=False):
         near_end = self.max_scroll_y - new_value <= FOLLOW_TOLERANCE
         if not self.following and new_value > old_value and near_end:
             self.follow()
+        if new_value <= 0 and new_value < old_value and self._first > 0 and not self.following:
+            self.post_message(self.EarlierWanted())
 
     def _set_following(self, following: bool) -> None:
         if self.following != following:

@@ -1,0 +1,52 @@
+"""A question with one line as its answer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from fleetchat.app.stage_table import one_line
+
+
+class AskLineScreen(ModalScreen[str | None]):
+    """Closes with what was typed, None when it was left."""
+
+    DEFAULT_CSS = """
+    AskLineScreen { align: center middle; }
+    AskLineScreen > Vertical {
+        width: 64; max-width: 100%; height: auto; max-height: 100%;
+        border: round $primary; background: $surface; padding: 0 1;
+    }
+    AskLineScreen Input { border: none; height: 1; padding: 0; background: $panel; color: $foreground; }
+    AskLineScreen .hint { color: $secondary; margin: 1 0 0 0; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Back", id="ask.back", tooltip="Change nothing"),
+    ]
+
+    def __init__(self, title: str, value: str) -> None:
+        super().__init__()
+        self._title = title
+        self._value = one_line(value)
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as panel:
+            panel.border_title = Content(self._title)
+            yield Input(self._value, select_on_focus=True)
+            yield Static("Enter accepts, Esc changes nothing.", markup=False, classes="hint")
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
