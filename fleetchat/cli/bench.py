@@ -25,7 +25,8 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     measurements = group.add_subparsers(
         title="measurements", dest="measurement", metavar="MEASUREMENT", required=True
     )
-    _add_parity(measurements)
+    for add in (_add_parity, _add_fusion, _add_rollback):
+        add(measurements)
 
 
 def run(options: argparse.Namespace, measurement: Measurement) -> int:
@@ -68,7 +69,37 @@ def _add_parity(measurements: argparse._SubParsersAction[Any]) -> None:
     parser = measurements.add_parser(
         "parity",
         help="a chain of one and of two stages against openvino_genai on the same core",
-        description="Is a cut model over TCP as fast as the whole model in one process?",
+        description="Is a cut model over TCP as fast as the whole model in one process, and as exact?",
+    )
+    _add_common(parser)
+    parser.set_defaults(run=measure)
+
+
+def _add_fusion(measurements: argparse._SubParsersAction[Any]) -> None:
+    def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.fusion import measure_fusion
+
+        return run(options, measure_fusion)
+
+    parser = measurements.add_parser(
+        "fusion",
+        help="decoding with the KV cache inside the attention operation, and without",
+        description="What is it worth that a cut stage keeps its KV cache inside the attention operation?",
+    )
+    _add_common(parser)
+    parser.set_defaults(run=measure)
+
+
+def _add_rollback(measurements: argparse._SubParsersAction[Any]) -> None:
+    def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.rollback import measure_rollback
+
+        return run(options, measure_rollback)
+
+    parser = measurements.add_parser(
+        "rollback",
+        help="taking back rejected drafts by mask, and by copying the cache",
+        description="What does it cost to take rejected drafts back, and what do the dead cells cost after?",
     )
     _add_common(parser)
     parser.set_defaults(run=measure)
