@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PREFILL_ROWS = 17  # a feed of fewer rows goes whole: cutting it would cost more than it spares the others
-FIRST_CHUNK = 16  # rows, while it is not known what a row costs
+FIRST_CHUNK = 8  # rows, while it is not known what a row costs: several may be sent before one is back
 LEAST_CHUNK = 4  # rows; below it a batch is all overhead
 # A chunk may take GAP_FACTOR times as long on a stage as a batch without one, or ROUND_SHARE of a round of
 # the others, if that is more. In 144 simulated cases the others' p95 gap grew to at most 2.9 times their
@@ -129,7 +129,8 @@ def chunk_rows(feed: ReadyFeed, limits: ChainLimits, load: Load, pace: Pace) -> 
         return min(most, FIRST_CHUNK)
     batches_a_round = load.streaming / min(load.streaming, limits.places)
     seconds = pace.slowest_stage * max(GAP_FACTOR, ROUND_SHARE * batches_a_round)
-    return min(most, max(LEAST_CHUNK, int(seconds / pace.chunk_row)))
+    affordable = min(seconds / pace.chunk_row, most)
+    return min(most, max(LEAST_CHUNK, int(affordable)))
 
 
 def next_batch(ready: Sequence[ReadyFeed], limits: ChainLimits, load: Load, pace: Pace) -> tuple[Share, ...]:
