@@ -1,4 +1,4 @@
-"""All checks in order: what each needs, how long it took, and what is skipped after a failure."""
+"""All checks in order, and what each of them needs to know of those before it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import locale
 import os
 import secrets
 import sys
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from fleetchat.doctor.finding import Finding, Status, fail, failure_of, ok, skipped
-from fleetchat.errors import FleetchatError
+from fleetchat.doctor.checklist import Checklist
+from fleetchat.doctor.finding import Finding, Status, ok, skipped
 from fleetchat.ids import Address
 
 if TYPE_CHECKING:
@@ -27,14 +26,6 @@ if TYPE_CHECKING:
     from fleetchat.fleet.options import FleetOptions, PeerSpec
 
 Value = TypeVar("Value")
-
-LAST_REMEDY = "`fleetchat paths --logs --tail 20` shows what the parts of fleetchat noted"
-REMEDIES = {  # where an error has no hint of its own
-    "config": "correct it; the shipped fleet.toml (`fleetchat paths` shows where it is) has every key",
-    "recipe": "correct the recipe, or choose another with recipe under [model]",
-    "shards": "correct the recipe's [source]",
-    "tokenizer": "build the shards again with `fleetchat shards build`",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +44,21 @@ class Setting:
     log_error: Callable[[BaseException], Path | None] = lambda error: None
 
 
-@dataclass(slots=True)
 class Examination:
-    """Run it once. `begin` hears the name of each check, `report` its finding as soon as there is one."""
+    """Run it once. `begin` and `report` are those of `Checklist`."""
 
-    setting: Setting
-    begin: Callable[[str], None]
-    report: Callable[[Finding], None]
-    findings: list[Finding] = field(default_factory=list)
-    _config: Config | None = None
-    _recipe: Recipe | None = None
-    _wanted: Wanted | None = None
-    _build: Manifest | None = None
-    _context: int = 0
-    _key: bytes | None = None
-    _format: ChatFormat | None = None
+    def __init__(
+        self, setting: Setting, begin: Callable[[str], None], report: Callable[[Finding], None]
+    ) -> None:
+        self._setting = setting
+        self._list = Checklist(begin, report, setting.log_error)
+        self._config: Config | None = None
+        self._recipe: Recipe | None = None
+        self._wanted: Wanted | None = None
+        self._build: Manifest | None = None
+        self._context = 0
+        self._key: bytes | None = None
+        self._format: ChatFormat | None = None
 
     def run(self) -> tuple[Finding, ...]:
         """All findings, in the order in which they were reported."""
@@ -75,80 +66,38 @@ class Examination:
         self._model()
         self._resources()
         self._fleet()
-        self._check("logs", self._logs)
-        return tuple(self.findings)
+        self._list.check("logs", self._logs)
+        return tuple(self._list.findings)
 
     def _machine(self) -> None:
-        self._check("Python", self._interpreter)
-        self._check("packages", self._packages)
-        self._check("OpenVINO", self._openvino)
-        self._check("terminal", self._terminal)
-        self._check("locale", self._locale)
+        check = self._list.check
+        check("Python", self._interpreter)
+        check("packages", self._packages)
+        check("OpenVINO", self._openvino)
+        check("terminal", self._terminal)
+        check("locale", self._locale)
 
     def _model(self) -> None:
-        self._check("config", self._configuration)
-        self._check("recipe", self._read_recipe, needs=("config",))
-        self._check("shards", self._shards, needs=("recipe",))
-        self._check("download", self._download, needs=("recipe",))
-        self._check("tokenizer", self._tokenizer, needs=("recipe",), build=True)
-        self._check("context", self._conversation, needs=("recipe",), build=True)
+        check = self._list.check
+        check("config", self._configuration)
+        check("recipe", self._read_recipe, needs=("config",))
+        check("shards", self._shards, needs=("recipe",))
+        check("download", self._download, needs=("recipe",))
+        check("tokenizer", self._tokenizer, needs=("recipe",), missing=self._no_build())
+        check("context", self._conversation, needs=("recipe",), missing=self._no_build())
 
     def _resources(self) -> None:
-        self._check("disk", self._disk)
-        self._check("memory", self._memory, needs=("context",), build=True)
+        check = self._list.check
+        check("disk", self._disk)
+        check("memory", self._memory, needs=("context",), missing=self._no_build())
 
     def _fleet(self) -> None:
-        self._check("key", self._read_key, needs=("config",))
-        self._check("port", self._port)
+        check = self._list.check
+        check("key", self._read_key, needs=("config",))
+        check("port", self._port)
         self._peers()
         needs = ("OpenVINO", "shards", "tokenizer", "context", "memory", "key", *self._of_peers())
-        self._check("chain", self._chain, needs=needs, build=True)
-
-    # --- how a check is run --------------------------------------------------------------------------
-
-    def _check(
-        self, name: str, check: Callable[[], Finding], *, needs: tuple[str, ...] = (), build: bool = False
-    ) -> None:
-        """Run a check unless something it needs has failed, or there is no build that it needs."""
-        hindrance = self._hindrance(needs, build=build)
-        if hindrance:
-            self._note(skipped(name, f"not checked: {hindrance}"))
-            return
-        self.begin(name)
-        started = time.perf_counter()
-        found = self._guarded(name, check)
-        self._note(replace(found, milliseconds=(time.perf_counter() - started) * 1000))
-
-    def _guarded(self, name: str, check: Callable[[], Finding]) -> Finding:
-        """A check that raises has found something too."""
-        try:
-            return check()
-        except FleetchatError as error:
-            return failure_of(name, error, REMEDIES.get(name, LAST_REMEDY))
-        except ModuleNotFoundError as error:
-            return fail(name, f"the package {error.name} is missing", f"python -m pip install {error.name}")
-        except Exception as error:
-            log = self.setting.log_error(error)
-            return fail(
-                name,
-                f"the check itself failed: {type(error).__name__}: {error}",
-                f"report it, this is a mistake of fleetchat{f'; the details are in {log}' if log else ''}",
-            )
-
-    def _hindrance(self, needs: tuple[str, ...], *, build: bool = False) -> str:
-        """Why a check cannot run, the first cause first; empty when it can."""
-        concerned = [finding for finding in self.findings if finding.name in needs]
-        failed = [finding.name for finding in concerned if finding.status is Status.FAIL]
-        skipped_too = [finding.name for finding in concerned if finding.status is Status.SKIPPED]
-        if failed:
-            return f"{failed[0]} failed"
-        if build and self._build is None and self._recipe is not None:
-            return "there are no shards to use"
-        return f"{skipped_too[0]} was not checked" if skipped_too else ""
-
-    def _note(self, finding: Finding) -> None:
-        self.findings.append(finding)
-        self.report(finding)
+        check("chain", self._chain, needs=needs, missing=self._no_build())
 
     # --- the machine ---------------------------------------------------------------------------------
 
@@ -167,7 +116,7 @@ class Examination:
         from fleetchat.fleet.options import available_cores
 
         threads = max(1, available_cores() // 2)
-        probed = (self.setting.probe or devices.probe)(threads)
+        probed = (self._setting.probe or devices.probe)(threads)
         return devices.check_devices(probed, devices.cpu_features(devices.read_cpuinfo()), available_cores())
 
     def _terminal(self) -> Finding:
@@ -187,7 +136,7 @@ class Examination:
         from fleetchat.config import load
         from fleetchat.doctor.configuration import describe_configuration
 
-        self._config = load(self.setting.fleet_file, self.setting.overrides)
+        self._config = load(self._setting.fleet_file, self._setting.overrides)
         return describe_configuration(self._config, os.environ)
 
     def _read_recipe(self) -> Finding:
@@ -207,7 +156,7 @@ class Examination:
         )
 
         recipe, store = _there(self._recipe), self._store()
-        works = self._hindrance(("OpenVINO",)) == ""
+        works = self._list.hindrance(("OpenVINO",)) == ""
         self._wanted = Wanted(
             recipe=recipe,
             stages=_there(self._config).fleet.stages,
@@ -245,9 +194,13 @@ class Examination:
 
         return Store(store_folder())
 
+    def _no_build(self) -> str:
+        """Why what needs a build cannot be checked; empty when there is one."""
+        return "" if self._build or self._recipe is None else "there are no shards to use"
+
     def _build_needed(self) -> bool:
         """No build, or one that is damaged."""
-        return self._build is None or bool(self._hindrance(("shards",)))
+        return self._build is None or bool(self._list.hindrance(("shards",)))
 
     def _rebuild(self) -> str:
         return self._wanted.command if self._wanted else "fleetchat shards build RECIPE --stages N"
@@ -263,7 +216,7 @@ class Examination:
         if self._recipe is not None and self._build_needed():
             build = space_for_build(self._recipe, fetched=is_kept(self._recipe, self._store()))
         folders = {paths.store_folder(): build, paths.state_folder(): 0, paths.config_folder(): 0}
-        return check_disk(folders, self.setting.free or free_bytes)
+        return check_disk(folders, self._setting.free or free_bytes)
 
     def _memory(self) -> Finding:
         from fleetchat.doctor.memory import check_memory
@@ -302,7 +255,7 @@ class Examination:
 
         from fleetchat.doctor.port import check_port
 
-        return trio.run(check_port, self.setting.listen, self._any_key())
+        return trio.run(check_port, self._setting.listen, self._any_key())
 
     def _any_key(self) -> bytes:
         """The fleet's key; where there is none, one that nobody has."""
@@ -312,14 +265,14 @@ class Examination:
         """One finding a peer; none when all stages are embedded."""
         if self._config is None or self._config.fleet.mode == "embedded":
             return
-        hindrance = self._hindrance(("key",))
+        hindrance = self._list.hindrance(("key",))
         if hindrance:
-            self._note(skipped("peers", f"not checked: {hindrance}"))
+            self._list.note(skipped("peers", f"not checked: {hindrance}"))
             return
-        self.begin("peers")
-        error = self._guarded("peers", self._ask_peers)
+        self._list.begin("peers")
+        error = self._list.guarded("peers", self._ask_peers)
         if error.status is not Status.OK:
-            self._note(error)
+            self._list.note(error)
 
     def _ask_peers(self) -> Finding:
         import trio
@@ -328,11 +281,11 @@ class Examination:
 
         options = self._options() if self._build is not None and self._context else None
         asked = questions(self._peer_specs(), options, self._any_key())
-        trio.run(check_peers, asked, self._any_key(), self._note, self._rebuild())
+        trio.run(check_peers, asked, self._any_key(), self._list.note, self._rebuild())
         return ok("peers", "")
 
     def _of_peers(self) -> tuple[str, ...]:
-        return tuple(finding.name for finding in self.findings if finding.name.startswith("peer"))
+        return tuple(finding.name for finding in self._list.findings if finding.name.startswith("peer"))
 
     def _options(self) -> FleetOptions:
         """As `fleet.configured.prepare_fleet` makes them, with nothing drafted."""
@@ -344,7 +297,7 @@ class Examination:
             store_root=self._store().root,
             peers=self._peer_specs(),
             precision=fleet.precision,
-            kv="masked" if fleet.kv == "auto" else fleet.kv,
+            kv=fleet.kv,
             context=self._context,
             threads=fleet.threads,
             key=self._key,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
 from fleetchat.doctor.finding import Finding, fail, failure_of, ok
-from fleetchat.errors import FleetchatError, PeerLost, RemoteProtocolError
+from fleetchat.errors import FleetchatError, PeerLost, PeerUnreachable, RemoteProtocolError
 from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.opening import Opening, stages_of
 from fleetchat.fleet.options import FleetOptions, PeerSpec
@@ -21,6 +21,11 @@ from fleetchat.wire.states import Purpose
 CONNECT_DEADLINE = 5.0  # seconds
 ANSWER_DEADLINE = 3.0  # seconds: a refusal comes at once, a shard that is loaded already says nothing
 VERIFIED = 1  # PROGRESS counts this far when the shard's hashes are compared
+
+UNREACHABLE = (
+    "start `fleetchat peer --listen 0.0.0.0:PORT --key-file FILE` there, let its port through the firewall, "
+    "and check the address in fleet.toml"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,9 @@ async def check_peers(
 
 
 async def _note(question: Question, key: bytes, found: dict[int, Finding], rebuild: str) -> None:
-    found[question.number] = await check_peer(question, key, rebuild)
+    started = time.perf_counter()
+    finding = await check_peer(question, key, rebuild)
+    found[question.number] = replace(finding, milliseconds=(time.perf_counter() - started) * 1000)
 
 
 async def check_peer(question: Question, key: bytes, rebuild: str) -> Finding:
@@ -77,10 +84,15 @@ async def check_peer(question: Question, key: bytes, rebuild: str) -> Finding:
     started = time.perf_counter()
     try:
         link = await dial(question.address, key, purpose=Purpose.CONTROL, connect_deadline=CONNECT_DEADLINE)
-    except RemoteProtocolError as error:
-        return _stranger(question, error.message)
-    except PeerLost as error:
-        return _stranger(question, error.message)
+    except (PeerLost, RemoteProtocolError) as error:
+        return fail(
+            question.name,
+            f"{error.message}: it is no fleetchat peer, or one that hangs",
+            f"correct the address {question.address} in fleet.toml, or end what listens there and start "
+            "`fleetchat peer`",
+        )
+    except PeerUnreachable as error:
+        return fail(question.name, error.message, UNREACHABLE)
     except FleetchatError as error:
         return failure_of(question.name, error, "start `fleetchat peer` there")
     milliseconds = (time.perf_counter() - started) * 1000
@@ -95,14 +107,6 @@ async def check_peer(question: Question, key: bytes, rebuild: str) -> Finding:
     said = f"fleetchat {link.their_version}, the key is right, handshake {milliseconds:.0f} ms"
     shard = "it has the shard" if question.open_ else "its shard was not asked for: there are none here"
     return ok(question.name, f"{question.title}: {said}; {shard}")
-
-
-def _stranger(question: Question, message: str) -> Finding:
-    return fail(
-        question.name,
-        f"what listens at {question.address} is no fleetchat peer: {message}",
-        "correct the address in fleet.toml, or end that program and start `fleetchat peer` there",
-    )
 
 
 async def _ask(link: Link, open_: Open | None) -> Error | None:

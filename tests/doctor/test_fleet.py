@@ -66,7 +66,9 @@ async def test_nobody_and_a_stranger_where_a_peer_should_be() -> None:
         stranger = await check_peer(question(address), KEY, "rebuild")
         nursery.cancel_scope.cancel()
     assert stranger.status is Status.FAIL
-    assert stranger.text.startswith(f"what listens at {address} is no fleetchat peer: ")
+    assert stranger.text.startswith(f"{address}: ")
+    assert stranger.text.endswith(": it is no fleetchat peer, or one that hangs")
+    assert f"correct the address {address} in fleet.toml" in stranger.remedy
 
 
 async def test_a_peer_without_the_shard(healthy: SetUp, empty: SetUp, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The order of checks, and what a failure does to those behind it."""
+"""What a failure does to the checks behind it, and how a check may fail."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fleetchat.doctor.examination import Examination, Setting
+from fleetchat.doctor.checklist import Checklist
 from fleetchat.doctor.finding import Finding, Status, fail, ok, skipped
 from fleetchat.errors import FleetchatError
-from fleetchat.ids import Address
 
 
-def examination(log: Callable[[BaseException], Path | None] = lambda error: None) -> Examination:
-    setting = Setting(None, {}, Address("127.0.0.1", 0), log_error=log)
-    return Examination(setting, lambda name: None, lambda finding: None)
+def checklist(log: Callable[[BaseException], Path | None] = lambda error: None) -> Checklist:
+    return Checklist(lambda name: None, lambda finding: None, log)
 
 
 def raising(error: Exception) -> Callable[[], Finding]:
@@ -26,11 +24,11 @@ def raising(error: Exception) -> Callable[[], Finding]:
 
 
 def test_a_check_whose_need_has_failed_is_skipped_and_the_next_goes_on() -> None:
-    one = examination()
-    one._check("config", lambda: fail("config", "broken", "mend it"))
-    one._check("recipe", raising(AssertionError()), needs=("config",))
-    one._check("shards", raising(AssertionError()), needs=("recipe",))
-    one._check("disk", lambda: ok("disk", "fine"))
+    one = checklist()
+    one.check("config", lambda: fail("config", "broken", "mend it"))
+    one.check("recipe", raising(AssertionError()), needs=("config",))
+    one.check("shards", raising(AssertionError()), needs=("recipe",))
+    one.check("disk", lambda: ok("disk", "fine"))
     assert [finding.text for finding in one.findings] == [
         "broken",
         "not checked: config failed",
@@ -42,9 +40,9 @@ def test_a_check_whose_need_has_failed_is_skipped_and_the_next_goes_on() -> None
 
 
 def test_a_skipped_need_is_told_after_a_failed_one() -> None:
-    one = examination()
+    one = checklist()
     one.findings += [skipped("tokenizer", ""), fail("OpenVINO", "", "do")]
-    one._check("chain", raising(AssertionError()), needs=("OpenVINO", "tokenizer"))
+    one.check("chain", raising(AssertionError()), needs=("OpenVINO", "tokenizer"))
     assert one.findings[-1].text == "not checked: OpenVINO failed"
 
 
@@ -66,16 +64,23 @@ def test_a_skipped_need_is_told_after_a_failed_one() -> None:
     ],
 )
 def test_a_check_that_raises_has_found_something(error: Exception, text: str, remedy: str) -> None:
-    one = examination(lambda caught: Path("errors.log"))
-    one._check("shards", raising(error))
+    one = checklist(lambda caught: Path("errors.log"))
+    one.check("shards", raising(error))
     (found,) = one.findings
     assert (found.status, found.text, found.remedy) == (Status.FAIL, text, remedy)
 
 
 def test_every_check_is_announced_before_it_runs() -> None:
     told: list[str] = []
-    one = examination()
+    one = checklist()
     one.begin = told.append
     one.report = lambda finding: told.append(finding.text)
-    one._check("disk", lambda: ok("disk", "fine"))
+    one.check("disk", lambda: ok("disk", "fine"))
     assert told == ["disk", "fine"]
+
+
+def test_what_is_missing_is_told_before_what_was_not_checked() -> None:
+    one = checklist()
+    one.note(skipped("tokenizer", ""))
+    one.check("chain", raising(AssertionError()), needs=("tokenizer",), missing="there are no shards")
+    assert one.findings[-1].text == "not checked: there are no shards"
