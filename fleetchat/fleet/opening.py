@@ -7,17 +7,27 @@ matter; the dialler asks again within the connect deadline.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import trio
 
 from fleetchat.engine.ledger import reserved_cells
 from fleetchat.engine.precision import Precision, wire_dtype
-from fleetchat.errors import FleetError, PeerLost, PeerRefused, PeerUnreachable, ProtocolError
+from fleetchat.errors import FleetError, PeerLost, PeerUnreachable, ProtocolError
 from fleetchat.fleet.chain import Chain, Stage
 from fleetchat.fleet.options import FleetOptions, load_deadline
 from fleetchat.fleet.telemetry import StageState
+from fleetchat.fleet.watching import (
+    Readiness,
+    keep_pinging,
+    note_network,
+    poll_statistics,
+    read_control,
+    read_results,
+    read_upstream,
+    refused,
+)
 from fleetchat.ids import Address, StageIndex
 from fleetchat.transport.link import Link, dial
 from fleetchat.transport.tasks import open_tasks
@@ -26,33 +36,17 @@ from fleetchat.wire.frames import (
     Attached,
     AttachRole,
     Error,
-    FaultCode,
     Frame,
     Goodbye,
     NotYet,
     Open,
-    Progress,
-    Ready,
-    Result,
-    Stats,
-    StatsRequest,
 )
 from fleetchat.wire.limits import downstream_limits, upstream_limits
 from fleetchat.wire.states import Purpose
 
-PING_INTERVAL = 0.5  # seconds
-STATS_INTERVAL = 1.0  # seconds
-FIRST_INTERVAL = 0.1  # seconds, until every leg has a round trip: an `ask` may last half a second
 ATTACH_RETRY = 0.05  # seconds between two ATTACHes that were answered NOT_YET
 MAX_SLICES = 64  # in one batch
 SESSIONS_WANTED = 8  # reservations asked for when the user does not say how many cells
-CONFIGURATION_FAULTS = {
-    FaultCode.BUILD_KEY,
-    FaultCode.NO_SHARD,
-    FaultCode.SHARD_DAMAGED,
-    FaultCode.MISMATCH,
-    FaultCode.CELLS,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +123,15 @@ async def open_chain(opening: Opening, addresses: list[Address]) -> AsyncIterato
 async def _connect_all(
     opening: Opening, chain: Chain, controls: list[Link], links: list[Link], nursery: trio.Nursery
 ) -> None:
-    readiness = _Readiness(opening, chain)
+    readiness = Readiness(chain, opening.on_progress)
     for stage in chain.stages:
         link = await _dial(opening, stage, Purpose.CONTROL)
         controls.append(link)
         stage.state = StageState.LOADING
         await link.send(opening.frame(chain, stage))
-        nursery.start_soon(_read_control, link, stage, chain, readiness)
-        nursery.start_soon(_poll_statistics, link, stage, chain)
-        nursery.start_soon(_keep_pinging, link)
+        nursery.start_soon(read_control, link, stage, chain, readiness)
+        nursery.start_soon(poll_statistics, link, stage, chain)
+        nursery.start_soon(keep_pinging, link)
     largest = max(entry.bin.size for entry in opening.options.manifest.stages)
     with trio.move_on_after(load_deadline(largest)) as deadline:
         upstream, returning = await _attach_both(opening, chain, links)
@@ -148,33 +142,11 @@ async def _connect_all(
     chain.check()
     windows = [stage.ready.window for stage in chain.stages if stage.ready]
     chain.start(upstream, min(windows))
-    nursery.start_soon(_read_upstream, upstream, chain)
-    nursery.start_soon(_read_results, returning, chain)
+    nursery.start_soon(read_upstream, upstream, chain)
+    nursery.start_soon(read_results, returning, chain)
     for link in (upstream, returning):
-        nursery.start_soon(_keep_pinging, link)
-    nursery.start_soon(_note_network, upstream, returning, chain)
-
-
-class _Readiness:
-    """Who has said READY."""
-
-    def __init__(self, opening: Opening, chain: Chain) -> None:
-        self._chain = chain
-        self._opening = opening
-        self._changed = trio.Event()
-
-    def note(self, text: str) -> None:
-        self._opening.on_progress(text)
-
-    def wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
-
-    async def wait(self) -> None:
-        """Until all stages are ready; raises the failure that ended the chain before that."""
-        while any(stage.ready is None for stage in self._chain.stages):
-            self._chain.check()
-            await self._changed.wait()
+        nursery.start_soon(keep_pinging, link)
+    nursery.start_soon(note_network, upstream, returning, chain)
 
 
 async def _dial(opening: Opening, stage: Stage, purpose: Purpose) -> Link:
@@ -230,104 +202,6 @@ async def _ask_to_attach(link: Link, attach: Attach) -> Frame:
     except BaseException:
         await link.aclose()
         raise
-
-
-async def _read_control(link: Link, stage: Stage, chain: Chain, readiness: _Readiness) -> None:
-    try:
-        while True:
-            frame = await link.receive()
-            match frame:
-                case Progress():
-                    stage.detail = f"{frame.what} {frame.done} of {frame.total}"
-                    readiness.note(f"stage {stage.index}: {stage.detail}")
-                case Ready():
-                    stage.ready, stage.state, stage.detail = frame, StageState.READY, ""
-                    readiness.wake()
-                case Stats():
-                    stage.stats = frame
-                case Error():
-                    _fail(chain, stage, refused(stage, frame))
-                case Goodbye():
-                    _fail(chain, stage, PeerLost(f"{stage.place} left: {frame.reason}"))
-                case _:
-                    raise ProtocolError(
-                        f"stage {stage.index} sent {type(frame).__name__} on its control link"
-                    )
-    except (PeerLost, ProtocolError) as failure:
-        _fail(chain, stage, _named(failure, stage))
-    finally:
-        readiness.wake()
-
-
-def refused(stage: Stage, error: Error) -> FleetError:
-    """An ERROR frame as the failure that the user reads."""
-    kind = PeerRefused if error.code in CONFIGURATION_FAULTS else PeerLost
-    return kind(f"{stage.place}: {error.text}", hint=error.hint or None)
-
-
-def _named(failure: FleetError, stage: Stage) -> FleetError:
-    """The same failure with its stage; what a link says begins with the address already."""
-    address = str(stage.address)
-    if failure.message.startswith(address):
-        return type(failure)(stage.place + failure.message.removeprefix(address), hint=failure.hint)
-    return type(failure)(f"{stage.place}: {failure.message}", hint=failure.hint)
-
-
-def _fail(chain: Chain, stage: Stage, failure: FleetError) -> None:
-    stage.state, stage.detail = StageState.LOST, failure.message
-    chain.fail(failure)
-
-
-async def _read_upstream(link: Link, chain: Chain) -> None:
-    """Nothing but PONGs comes back on this link; reading it notices its end."""
-    try:
-        await link.receive()
-        raise ProtocolError("the first stage sent a frame on the link into it")
-    except (PeerLost, ProtocolError) as failure:
-        _fail(chain, chain.stages[0], _named(failure, chain.stages[0]))
-
-
-async def _read_results(link: Link, chain: Chain) -> None:
-    try:
-        while True:
-            frame = await link.receive()
-            if not isinstance(frame, Result):
-                raise ProtocolError(f"the last stage sent {type(frame).__name__} on the return link")
-            chain.deliver(frame)
-    except (PeerLost, ProtocolError) as failure:
-        _fail(chain, chain.stages[-1], _named(failure, chain.stages[-1]))
-
-
-async def _keep_pinging(link: Link) -> None:
-    with suppress(PeerLost):  # the reader of the same link names the failure
-        await link.keep_pinging(PING_INTERVAL)
-
-
-async def _poll_statistics(link: Link, stage: Stage, chain: Chain) -> None:
-    try:
-        while True:
-            measured = stage is chain.stages[-1] or (stage.stats and stage.stats.next_round_trip_us)
-            await trio.sleep(STATS_INTERVAL if measured else FIRST_INTERVAL)
-            await link.send(StatsRequest())
-    except (PeerLost, ProtocolError):
-        return  # the reader of the same link names the failure
-
-
-async def _note_network(upstream: Link, returning: Link, chain: Chain) -> None:
-    """Half a round trip of each leg, once a ping interval, as soon as there is one at first."""
-    while True:
-        measured = all(
-            stage.record.network_ms.percentiles(trio.current_time()).count for stage in chain.stages
-        )
-        await trio.sleep(PING_INTERVAL if measured else FIRST_INTERVAL)
-        now = trio.current_time()
-        if upstream.round_trips:
-            chain.stages[0].record.network_ms.add(now, upstream.round_trips[-1] / 2000)
-        if returning.round_trips:
-            chain.return_network_ms.add(now, returning.round_trips[-1] / 2000)
-        for stage, following in zip(chain.stages, chain.stages[1:], strict=False):
-            if stage.stats and stage.stats.next_round_trip_us:
-                following.record.network_ms.add(now, stage.stats.next_round_trip_us / 2000)
 
 
 async def _take_leave(controls: list[Link], links: list[Link]) -> None:

@@ -256,8 +256,9 @@ async def test_a_peer_that_dies_ends_the_reply_with_its_text_and_is_named(stage:
         assert answer.finish_reason is FinishReason.ERROR
         assert answer.text == "".join(shown)
         assert answer.error is not None
-        assert "stage" in answer.error[0]
-        assert "lost" in {snapshot.state for snapshot in fake.fleet.snapshot().stages}
+        assert answer.error[0].startswith(f"stage {stage} at ")
+        lost = [shown.index for shown in fake.fleet.snapshot().stages if shown.state == "lost"]
+        assert lost == [stage]
 
 
 async def test_a_wrong_key_is_named() -> None:

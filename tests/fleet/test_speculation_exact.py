@@ -1,4 +1,4 @@
-"""With real engines in `exact`: whatever drafts, the ids are those of no drafter (invariant 2 of the design)."""
+"""Real engines in `exact`: whatever drafts, the ids are those of no drafter (invariant 2 of the design)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,158 @@
+"""Watching an open chain: a task a link reads what comes, measures it, and names what failed.
+
+A stage that dies breaks several links at once. The control link of the dead one is the best witness, so a
+broken data link waits a moment for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import trio
+
+from fleetchat.errors import FleetError, PeerLost, PeerRefused, ProtocolError
+from fleetchat.fleet.chain import Chain, Stage
+from fleetchat.fleet.telemetry import StageState
+from fleetchat.transport.link import Link
+from fleetchat.wire.frames import Error, FaultCode, Goodbye, Progress, Ready, Result, Stats, StatsRequest
+
+PING_INTERVAL = 0.5  # seconds
+STATS_INTERVAL = 1.0  # seconds
+FIRST_INTERVAL = 0.1  # seconds, until every leg has a round trip: an `ask` may last half a second
+EXPLANATION = 0.25  # seconds that a broken data link waits for a control link to say who died
+CONFIGURATION_FAULTS = {
+    FaultCode.BUILD_KEY,
+    FaultCode.NO_SHARD,
+    FaultCode.SHARD_DAMAGED,
+    FaultCode.MISMATCH,
+    FaultCode.CELLS,
+}
+
+
+class Readiness:
+    """Who has said READY."""
+
+    def __init__(self, chain: Chain, note: Callable[[str], None]) -> None:
+        """`note` gets a line whenever a stage has come further."""
+        self.note = note
+        self._chain = chain
+        self._changed = trio.Event()
+
+    def wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait(self) -> None:
+        """Until all stages are ready; raises the failure that ended the chain before that."""
+        while any(stage.ready is None for stage in self._chain.stages):
+            self._chain.check()
+            await self._changed.wait()
+
+
+async def read_control(link: Link, stage: Stage, chain: Chain, readiness: Readiness) -> None:
+    try:
+        while True:
+            frame = await link.receive()
+            match frame:
+                case Progress():
+                    stage.detail = f"{frame.what} {frame.done} of {frame.total}"
+                    readiness.note(f"stage {stage.index}: {stage.detail}")
+                case Ready():
+                    stage.ready, stage.state, stage.detail = frame, StageState.READY, ""
+                    readiness.wake()
+                case Stats():
+                    stage.stats = frame
+                case Error(code=FaultCode.LINK):
+                    await _suspect(chain, stage, refused(stage, frame))
+                case Error():
+                    _fail(chain, stage, refused(stage, frame))
+                case Goodbye():
+                    _fail(chain, stage, PeerLost(f"{stage.place} left: {frame.reason}"))
+                case _:
+                    raise ProtocolError(
+                        f"stage {stage.index} sent {type(frame).__name__} on its control link"
+                    )
+    except (PeerLost, ProtocolError) as failure:
+        _fail(chain, stage, _named(failure, stage))
+    finally:
+        readiness.wake()
+
+
+def refused(stage: Stage, error: Error) -> FleetError:
+    """An ERROR frame as the failure that the user reads."""
+    kind = PeerRefused if error.code in CONFIGURATION_FAULTS else PeerLost
+    return kind(f"{stage.place}: {error.text}", hint=error.hint or None)
+
+
+def _named(failure: FleetError, stage: Stage) -> FleetError:
+    """The same failure with its stage; what a link says begins with the address already."""
+    address = str(stage.address)
+    if failure.message.startswith(address):
+        return type(failure)(stage.place + failure.message.removeprefix(address), hint=failure.hint)
+    return type(failure)(f"{stage.place}: {failure.message}", hint=failure.hint)
+
+
+def _fail(chain: Chain, stage: Stage, failure: FleetError) -> None:
+    stage.state, stage.detail = StageState.LOST, failure.message
+    chain.fail(failure)
+
+
+async def _suspect(chain: Chain, stage: Stage, failure: FleetError) -> None:
+    """A data link broke: when one of its ends has died, its control link says so in a moment."""
+    with trio.move_on_after(EXPLANATION):
+        await chain.wait_failed()
+    if chain.failure is None:
+        _fail(chain, stage, failure)
+
+
+async def read_upstream(link: Link, chain: Chain) -> None:
+    """Nothing but PONGs comes back on this link; reading it notices its end."""
+    try:
+        await link.receive()
+        raise ProtocolError("the first stage sent a frame on the link into it")
+    except (PeerLost, ProtocolError) as failure:
+        await _suspect(chain, chain.stages[0], _named(failure, chain.stages[0]))
+
+
+async def read_results(link: Link, chain: Chain) -> None:
+    try:
+        while True:
+            frame = await link.receive()
+            if not isinstance(frame, Result):
+                raise ProtocolError(f"the last stage sent {type(frame).__name__} on the return link")
+            chain.deliver(frame)
+    except (PeerLost, ProtocolError) as failure:
+        await _suspect(chain, chain.stages[-1], _named(failure, chain.stages[-1]))
+
+
+async def keep_pinging(link: Link) -> None:
+    with suppress(PeerLost):  # the reader of the same link names the failure
+        await link.keep_pinging(PING_INTERVAL)
+
+
+async def poll_statistics(link: Link, stage: Stage, chain: Chain) -> None:
+    try:
+        while True:
+            measured = stage is chain.stages[-1] or (stage.stats and stage.stats.next_round_trip_us)
+            await trio.sleep(STATS_INTERVAL if measured else FIRST_INTERVAL)
+            await link.send(StatsRequest())
+    except (PeerLost, ProtocolError):
+        return  # the reader of the same link names the failure
+
+
+async def note_network(upstream: Link, returning: Link, chain: Chain) -> None:
+    """Half a round trip of each leg, once a ping interval, as soon as there is one at first."""
+    while True:
+        measured = all(
+            stage.record.network_ms.percentiles(trio.current_time()).count for stage in chain.stages
+        )
+        await trio.sleep(PING_INTERVAL if measured else FIRST_INTERVAL)
+        now = trio.current_time()
+        if upstream.round_trips:
+            chain.stages[0].record.network_ms.add(now, upstream.round_trips[-1] / 2000)
+        if returning.round_trips:
+            chain.return_network_ms.add(now, returning.round_trips[-1] / 2000)
+        for stage, following in zip(chain.stages, chain.stages[1:], strict=False):
+            if stage.stats and stage.stats.next_round_trip_us:
+                following.record.network_ms.add(now, stage.stats.next_round_trip_us / 2000)
