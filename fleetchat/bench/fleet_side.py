@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -60,7 +61,7 @@ class FleetSide:
         return done
 
     async def reply(
-        self, prompt: tuple[int, ...], *, stop_at_loop: bool, deadline: float
+        self, prompt: tuple[int, ...], *, stop_at_loop: bool, deadline: float = math.inf
     ) -> ReplyTime | None:
         """One reply in a session of its own, at most until `deadline` (trio clock)."""
         session = self._fleet.new_session()

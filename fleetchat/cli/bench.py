@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fleetchat.bench.report import Report
+    from fleetchat.bench.scale import Plan
     from fleetchat.bench.setting import Setting
 
 Measurement = Callable[["Setting"], Awaitable["Report"]]
@@ -25,7 +26,7 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     measurements = group.add_subparsers(
         title="measurements", dest="measurement", metavar="MEASUREMENT", required=True
     )
-    for add in (_add_parity, _add_fusion, _add_rollback):
+    for add in (_add_parity, _add_fusion, _add_rollback, _add_scale):
         add(measurements)
 
 
@@ -103,6 +104,64 @@ def _add_rollback(measurements: argparse._SubParsersAction[Any]) -> None:
     )
     _add_common(parser)
     parser.set_defaults(run=measure)
+
+
+def _add_scale(measurements: argparse._SubParsersAction[Any]) -> None:
+    def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.scale import measure_scale
+
+        plan = plan_of(options)
+        return run(options, lambda setting: measure_scale(setting, plan))
+
+    parser = measurements.add_parser(
+        "scale",
+        help="several conversations at once, with and without speculation, against openvino_genai",
+        description="What do several conversations and drafts make of a chain?",
+    )
+    parser.add_argument("--stages", type=int, metavar="N", default=2, help="stages of the chain (default 2)")
+    parser.add_argument("--sessions", type=int, metavar="N", default=2, help="conversations (default 2)")
+    parser.add_argument(
+        "--drafter",
+        choices=("none", "ngram", "model", "ngram+model", "wrong"),
+        default="none",
+        help="what guesses tokens ahead (default none); wrong: a draft model that is never right",
+    )
+    parser.add_argument("--draft-model", type=Path, metavar="PATH", help="folder of the draft model")
+    parser.add_argument(
+        "--draft-depth",
+        metavar="K",
+        default="adaptive",
+        help="drafts a round, or adaptive (default)",
+    )
+    parser.add_argument("--kv", choices=("masked",), default="masked", help="how stages keep the KV cache")
+    parser.add_argument(
+        "--workload", choices=("chat", "rewrite", "code"), default="chat", help="what is asked (default chat)"
+    )
+    _add_common(parser)
+    parser.set_defaults(run=measure)
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The chain that `bench scale` measures. Raises InputError."""
+    from fleetchat.bench.scale import Plan, check_plan
+    from fleetchat.errors import InputError
+
+    depth = None
+    if options.draft_depth != "adaptive":
+        if not options.draft_depth.isdecimal():
+            raise InputError(f"--draft-depth is adaptive or a number, not {options.draft_depth!r}")
+        depth = int(options.draft_depth)
+    plan = Plan(
+        stages=options.stages,
+        sessions=options.sessions,
+        drafter=options.drafter,
+        depth=depth,
+        kv=options.kv,
+        workload=options.workload,
+        draft_model=options.draft_model,
+    )
+    check_plan(plan)
+    return plan
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
