@@ -20,6 +20,7 @@ from fleetchat.wire.states import Purpose
 
 CONNECT_DEADLINE = 5.0  # seconds
 ANSWER_DEADLINE = 3.0  # seconds: a refusal comes at once, a shard that is loaded already says nothing
+EVERYWHERE = "masked"  # the engine that every peer has; what "auto" becomes is settled by the chain
 VERIFIED = 1  # PROGRESS counts this far when the shard's hashes are compared
 
 UNREACHABLE = (
@@ -54,7 +55,8 @@ def questions(peers: tuple[PeerSpec, ...], options: FleetOptions | None, key: by
     nearest = remote[0][2] if remote else Address("127.0.0.1", 1)
     addresses = [peer.address or nearest for peer in peers]  # a stage of this machine has no port yet
     chain = Chain(stages_of(options, addresses))
-    opening = Opening(options, key, lambda line: None)
+    engine = EVERYWHERE if options.kv == "auto" else options.kv
+    opening = Opening(replace(options, kv=engine), key, lambda line: None)
     return [
         Question(number, peer, address, opening.frame(chain, chain.stages[number]))
         for number, peer, address in remote
