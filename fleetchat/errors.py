@@ -66,6 +66,10 @@ class ShardDamaged(FleetchatError):
     """A stored shard is missing or its hash differs; it must be built again."""
 
 
+class HistoryError(FleetchatError):
+    """The chat store cannot be opened, read or written."""
+
+
 class FleetError(FleetchatError):
     """The fleet failed at run time."""
 

@@ -7,7 +7,7 @@ messages with the same parent. What is shown is the path from the root to one me
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
@@ -81,6 +81,9 @@ class MessageTree:
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._nodes.values())
 
     def put(self, node: Node) -> None:
         """Add a message, or replace the one with the same id."""

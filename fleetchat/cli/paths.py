@@ -77,6 +77,7 @@ def used_folders() -> dict[str, Path]:
     return {
         "config": paths.config_folder(),
         "state": paths.state_folder(),
+        "chats": paths.state_folder() / "chats.db",
         "shards": paths.store_folder(),
         "logs": paths.log_folder(),
         "defaults": paths.shipped("fleet.toml"),

@@ -1,0 +1,55 @@
+"""Searching messages (pure): what the store is asked, and the piece of a message that is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TRIGRAM = 3  # characters below which the trigram index finds nothing
+BEFORE, AFTER = 30, 80  # characters of an excerpt before and after the hit
+
+
+def matching(query: str) -> str:
+    """A query as one quoted string of FTS5: nothing in it is an operator."""
+    return '"' + query.replace('"', '""') + '"'
+
+
+def like(query: str) -> str:
+    r"""A query for LIKE … ESCAPE '\'."""
+    for special in "\\%_":
+        query = query.replace(special, f"\\{special}")
+    return f"%{query}%"
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A piece of one line around the hit, which may be empty when the store saw one that we do not."""
+
+    before: str
+    hit: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        return self.before + self.hit + self.after
+
+
+def excerpt(text: str, query: str) -> Excerpt:
+    """The first place of `query` in `text`, with some text around it, in one line."""
+    place = _place(text, query)
+    if place < 0:
+        return Excerpt(_line(text[: BEFORE + AFTER]), "", "")
+    end = place + len(query)
+    start = max(0, place - BEFORE)
+    before = ("…" if start else "") + _line(text[start:place])
+    after = _line(text[end : end + AFTER]) + ("…" if end + AFTER < len(text) else "")
+    return Excerpt(before, _line(text[place:end]), after)
+
+
+def _place(text: str, query: str) -> int:
+    """Where the query stands; upper and lower case are the same where that keeps the length."""
+    lower = text.lower()
+    return lower.find(query.lower()) if len(lower) == len(text) else text.find(query)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split("\n"))
