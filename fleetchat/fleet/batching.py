@@ -30,6 +30,7 @@ LEAST_CHUNK = 4  # rows; below it a batch is all overhead
 # median before; 2.3 passes 3 times, 1.25 makes prefill a fifth slower.
 GAP_FACTOR = 1.75
 ROUND_SHARE = 0.5
+PIPELINED_CHUNK = 128  # rows of a chunk that shares the chain with other prefills only
 SPARE = (
     0.25  # of a slowest stage's batch, on top of a traversal: keeps that stage busy when times vary by 10 %
 )
@@ -102,9 +103,12 @@ class Share:
 
 def batches_wanted(limits: ChainLimits, load: Load, pace: Pace) -> int:
     """How many batches should be in the chain, at least 1."""
-    wanted = min(max(_by_time(limits, pace), limits.stages), limits.window)
-    chunked = load.streaming and load.prefilling
-    return max(1, wanted if chunked else min(wanted, load.streaming + load.prefilling))
+    wanted = max(_by_time(limits, pace), limits.stages)
+    if load.prefilling and _pipelines(limits, load):
+        wanted = max(wanted, limits.stages + 1)
+    elif not (load.prefilling and load.streaming):
+        wanted = min(wanted, load.streaming + load.prefilling)
+    return max(1, min(wanted, limits.window))
 
 
 def _by_time(limits: ChainLimits, pace: Pace) -> int:
@@ -121,10 +125,10 @@ def batch_size(limits: ChainLimits, load: Load, pace: Pace) -> int:
 
 
 def chunk_rows(feed: ReadyFeed, limits: ChainLimits, load: Load, pace: Pace) -> int:
-    """Rows of the next prefill chunk: all of them when nobody streams."""
+    """Rows of the next prefill chunk; when nobody streams, all of them or what lets the stages overlap."""
     most = min(feed.rows, limits.max_rows)
     if load.streaming == 0:
-        return most
+        return min(most, PIPELINED_CHUNK) if _pipelines(limits, load) else most
     if pace.chunk_row <= 0 or pace.slowest_stage <= 0:
         return min(most, FIRST_CHUNK)
     batches_a_round = load.streaming / min(load.streaming, limits.places)
@@ -152,6 +156,11 @@ def next_batch(ready: Sequence[ReadyFeed], limits: ChainLimits, load: Load, pace
         chosen.append(Share(feed.session, feed.rows))
         room -= feed.rows
     return tuple(chosen)
+
+
+def _pipelines(limits: ChainLimits, load: Load) -> bool:
+    """Whether a prefill is cut although nobody streams: engines that run slices one by one are slow at it."""
+    return load.streaming == 0 and limits.places > 1 and limits.stages > 1
 
 
 def next_prefill(ready: Sequence[ReadyFeed]) -> ReadyFeed | None:

@@ -42,6 +42,7 @@ class _Batch:
     rows: int = 0
     prefill_rows: int = 0
     streaming: int = 0
+    calm: bool = True  # no prefill was in the chain when it was sent
 
 
 class Interleaver:
@@ -133,12 +134,12 @@ class Interleaver:
             batches=tuple(batch.streaming for batch in self._in_flight),
             streaming=len(self.active | self._entries.keys()) - prefilling,
             prefilling=prefilling,
-            chunks=sum(1 for batch in self._in_flight if batch.prefill_rows),
+            chunks=self._chunks(),
             last_chunk=self._last_chunk,
         )
 
     async def _send(self, shares: Sequence[Share]) -> None:
-        batch = _Batch(trio.current_time())
+        batch = _Batch(trio.current_time(), calm=not self._chunks())
         slices = []
         for share in shares:
             entry = self._entries[share.session]
@@ -153,6 +154,9 @@ class Interleaver:
             self._last_chunk = batch.sent_at
         self._in_flight.append(batch)
         await self.chain.send_batch(tuple(slices), lambda result: self._arrived(batch, result))
+
+    def _chunks(self) -> int:
+        return sum(1 for batch in self._in_flight if batch.prefill_rows)
 
     def _arrived(self, batch: _Batch, result: Result) -> None:
         """A RESULT of ours: wake the sessions whose round is over."""
@@ -173,7 +177,13 @@ class Interleaver:
         """Rows and unqueued seconds of a batch without prefill; None when it says nothing about others."""
         if any(one.status in {ResultStatus.SKIPPED, ResultStatus.FAILED} for one in result.results):
             return None  # what was not computed took no time
-        self.pace.note(result.timings, rows=batch.rows, prefill_rows=batch.prefill_rows, seconds=seconds)
+        self.pace.note(
+            result.timings,
+            rows=batch.rows,
+            prefill_rows=batch.prefill_rows,
+            seconds=seconds,
+            calm=batch.calm and not self._chunks(),
+        )
         queued = sum(timing.queue_us for timing in result.timings) / 1e6
         return None if batch.prefill_rows else (batch.rows, max(0.0, seconds - queued))
 

@@ -23,8 +23,20 @@ class PaceKeeper:
         self.pace = Pace()
         self.stage_seconds: list[float] = []
 
-    def note(self, timings: Sequence[StageTiming], *, rows: int, prefill_rows: int, seconds: float) -> None:
-        """One batch of `rows` rows, all of them computed, came back `seconds` after it was sent."""
+    def note(
+        self,
+        timings: Sequence[StageTiming],
+        *,
+        rows: int,
+        prefill_rows: int,
+        seconds: float,
+        calm: bool = True,
+    ) -> None:
+        """One batch of `rows` rows, all of them computed, came back `seconds` after it was sent.
+
+        `calm` says that no prefill was in the chain meanwhile. Chunks queue in sockets as well, where no
+        stage can see it: a traversal among them would look longer, and call for still more chunks.
+        """
         if not timings or rows == 0:
             return
         compute = [timing.compute_us / 1e6 for timing in timings]
@@ -38,7 +50,10 @@ class PaceKeeper:
         self.stage_seconds = [blended(b, s) for b, s in zip(self.stage_seconds, compute, strict=True)]
         queued = sum(timing.queue_us for timing in timings) / 1e6
         unqueued = max(seconds - queued, sum(compute))
-        self.pace = Pace(blended(self.pace.traversal, unqueued), max(self.stage_seconds), self.pace.chunk_row)
+        traversal = self.pace.traversal
+        if calm or traversal == 0:
+            traversal = blended(traversal, unqueued)
+        self.pace = Pace(traversal, max(self.stage_seconds), self.pace.chunk_row)
 
     def _prefill_seconds(self, compute: list[float], *, alone: bool) -> float:
         """What a batch's prefill rows took on the slowest stage; the decodes beside them take their usual."""

@@ -71,6 +71,7 @@ class Passage:
     sent: float
     returned: float
     stages: tuple[tuple[float, float, float], ...]
+    calm: bool  # no prefill was in the chain when it was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +214,12 @@ class _Run:
             batches=tuple(len(p.shares) - (p.chunk is not None) for p in self._in_flight),
             streaming=len(self._active) - prefilling,
             prefilling=prefilling,
-            chunks=sum(p.chunk is not None for p in self._in_flight),
+            chunks=self._chunks(),
             last_chunk=self._last_chunk,
         )
+
+    def _chunks(self) -> int:
+        return sum(passage.chunk is not None for passage in self._in_flight)
 
     def _send(self, shares: tuple[Share, ...], now: float) -> None:
         chunk = next((one.session for one in shares if self._feeds[one.session].prefill), None)
@@ -229,7 +233,7 @@ class _Run:
         if chunk is not None:
             self._last_chunk = now
         stages, returned = self._way([share.rows for share in shares], now)
-        passage = Passage(shares, chunk, now, returned, stages)
+        passage = Passage(shares, chunk, now, returned, stages, calm=not self._chunks())
         self._in_flight.append(passage)
         self.simulation.passages.append(passage)
         self.simulation.max_in_flight = max(self.simulation.max_in_flight, len(self._in_flight))
@@ -261,6 +265,7 @@ class _Run:
             rows=sum(share.rows for share in passage.shares),
             prefill_rows=prefill_rows,
             seconds=passage.returned - passage.sent,
+            calm=passage.calm and not self._chunks(),
         )
         for share in passage.shares:
             feed = self._feeds[share.session]

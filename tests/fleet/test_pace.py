@@ -36,6 +36,14 @@ def test_the_slowest_stage_is_that_of_the_averages() -> None:
     assert keeper.pace.slowest_stage == max(keeper.stage_seconds) == keeper.stage_seconds[1]
 
 
+def test_a_traversal_among_chunks_does_not_count() -> None:
+    keeper = PaceKeeper()
+    keeper.note([timing(8)], rows=1, prefill_rows=0, seconds=0.02)
+    keeper.note([timing(16)], rows=1, prefill_rows=0, seconds=0.5, calm=False)
+    assert keeper.pace.traversal == pytest.approx(0.02)
+    assert keeper.pace.slowest_stage == pytest.approx(blended(0.008, 0.016))
+
+
 def test_a_chunk_alone_counts_whole() -> None:
     keeper = PaceKeeper()
     note(keeper, timing(8), timing(10), seconds=0.02)

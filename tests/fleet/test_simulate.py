@@ -100,6 +100,14 @@ def test_the_focused_prompt_is_read_first() -> None:
     assert simulation.token_times[2][0] < simulation.token_times[1][0]
 
 
+def test_a_prompt_alone_keeps_both_stages_busy_where_chunks_are_cheap() -> None:
+    """15 of 16 chunks overlap: 1.67 is the limit of stages whose rows cost 10 and 7."""
+    alone = [SimulatedSession(0.0, 2048, 1)]
+    pieces = simulate(chain(shared=True), alone, seconds=60.0)
+    whole = simulate(chain(), alone, seconds=60.0)
+    assert prefill_seconds(whole, 0, 0.0) / prefill_seconds(pieces, 0, 0.0) > 1.4
+
+
 def test_a_prompt_alone_is_read_in_one_piece() -> None:
     simulation = simulate(chain(), [SimulatedSession(0.0, 2000, 3)], seconds=60.0)
     assert simulation.passages[0].shares[0].rows == 2000
