@@ -100,7 +100,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--precision", choices=("exact", "fast"), help="exact: same seed, same text, on any chain"
     )
-    group.add_argument("--kv", choices=("auto", "masked"), help="how stages keep the KV cache")
+    group.add_argument("--kv", choices=("auto", "masked", "paged"), help="how stages keep the KV cache")
     group.add_argument("--context", type=int, metavar="N", help="tokens of a conversation, answers included")
     _add_speculation(parser)
 

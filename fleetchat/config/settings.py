@@ -37,7 +37,7 @@ class FleetSettings:
     """Whether the stages run in processes of the chat, or on the named peers."""
     stages: int = _required(Integer(1, 256))
     """Number of stages; with `mode = "peers"` the number of peers that are not spare."""
-    kv: str = _required(Choice(("auto", "masked"), later="; other engines come in a later version"))
+    kv: str = _required(Choice(("auto", "masked", "paged")))
     """How a stage keeps the KV cache."""
     kv_cells: int | None = _optional(Integer(1))
     """KV cells that an embedded stage may hold; None = from the free memory."""

@@ -142,6 +142,11 @@ class BlockManager(Generic[Session]):
         """Blocks that these sessions hold, a shared one counted once."""
         return len({block for session in sessions for block in self.table(session)})
 
+    def shares_last(self, session: Session) -> bool:
+        """Whether the session's last block is held by others too."""
+        blocks = self.table(session)
+        return bool(blocks) and self._pool.holders(blocks[-1]) > 1
+
     def shortage(self, session: Session, first: int, rows: int) -> int:
         """Blocks that are lacking to truncate the session to `first` and append `rows`; 0 when it fits."""
         blocks = self.table(session)

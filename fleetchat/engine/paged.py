@@ -38,9 +38,9 @@ _WARM_UP = SessionKey(ChainId(""), SessionId(0))
 class PagedEngine:
     """Implements `engine.interface.StageEngine` for one shard.
 
-    `cells` is the budget of all sessions, None = what the free memory allows; it is rounded down to whole
-    blocks. `attention_layers` is how many layers the shard must have (None = any). Raises FleetError when
-    the shard cannot be loaded or is not what the arguments say.
+    `cells` is the budget of all sessions, begun blocks included; None = what the free memory allows.
+    `attention_layers` is how many layers the shard must have (None = any). Raises FleetError when the shard
+    cannot be loaded or is not what the arguments say.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class PagedEngine:
             raise FleetError(text, hint=USE_MASKED)
         size = self._cache.block_size
         self.cell_bytes = self._cache.block_bytes // size
-        cells = affordable_cells(self.cell_bytes, 1.0) if cells is None else cells
-        self._pool = BlockPool(max(1, cells // size))
+        blocks = affordable_cells(self.cell_bytes, 1.0) // size if cells is None else -(-cells // size)
+        self._pool = BlockPool(max(1, blocks))
         self._managers: dict[ChainId, BlockManager[SessionKey]] = {}
         self._traits = EngineTraits("paged", SESSIONS_PER_BATCH, True, size, self._pool.capacity * size)
         self._warm_up(xml)

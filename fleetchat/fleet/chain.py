@@ -67,6 +67,11 @@ class Chain:
         """The least that any stage granted."""
         return min(stage.ready.cells for stage in self.stages if stage.ready)
 
+    @property
+    def can_fork(self) -> bool:
+        """Whether every stage shares cells between sessions."""
+        return all(stage.ready.can_fork for stage in self.stages if stage.ready)
+
     async def send_batch(self, slices: tuple[Slice, ...], on_result: OnResult) -> None:
         """Hand one batch to the socket; `on_result` gets its RESULT.
 

@@ -46,7 +46,7 @@ async def prepare_fleet(
         store_root=store.root,
         peers=peers,
         precision=config.fleet.precision,
-        kv="masked" if config.fleet.kv == "auto" else config.fleet.kv,
+        kv=config.fleet.kv,
         context=context_of(config, recipe, manifest),
         threads=config.fleet.threads,
         key=key,

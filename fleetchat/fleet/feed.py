@@ -67,12 +67,13 @@ class Feed:
 
     def note(self, result: SliceResult, cells: tuple[tuple[int, int], ...]) -> bool:
         """Take the RESULT of the oldest chunk; True when the round is over."""
-        _, rows = self.in_flight.popleft()
+        first, rows = self.in_flight.popleft()
         self.cells = cells
         if result.status is ResultStatus.FAILED:
             self.outcome = self.outcome or result
             return True
         self.done += rows
+        self.state.confirm(first + rows)
         self.on_rows_done(self.done)
         if self.done == len(self.token_ids):
             self.outcome = self.outcome or result

@@ -114,6 +114,7 @@ class Generation:
     def stop(self) -> None:
         """End the reply; the RESULT that is under way is not waited for."""
         self._stopped = True
+        self._fleet.admission.give_up(self._session.number)
         self._fleet.interleaver.give_up(self._session.number)
 
     async def run(self) -> Answer:

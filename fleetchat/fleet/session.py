@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fleetchat.engine.blocks import BlockManager
 from fleetchat.ids import SessionId
 
 COMPARED_AT_ONCE = 256  # ids; whole blocks are compared at once, since this is done in every round
@@ -52,12 +53,15 @@ def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
 class ChainState:
     """What every stage holds of one session: `held[p]` is the id at logical position p.
 
-    `physical` counts the cells taken on the stage, dead ones included.
+    `physical` counts the cells taken on the stage, dead ones included. `blocks` counts for all sessions
+    of the chain when cells lie in blocks; none is dead then. `confirmed` is the length that a RESULT said.
     """
 
     session: SessionId
     held: list[int] = field(default_factory=list)
     physical: int = 0
+    blocks: BlockManager[SessionId] | None = None
+    confirmed: int = 0
 
     @property
     def length(self) -> int:
@@ -75,13 +79,30 @@ class ChainState:
         self.truncate(first)
         self.held.extend(token_ids)
         self.physical += len(token_ids)
+        if self.blocks is not None:
+            self.blocks.append(self.session, len(token_ids))
         return rollback
+
+    def confirm(self, length: int) -> None:
+        """A RESULT said that every stage holds the first `length` ids."""
+        self.confirmed = max(self.confirmed, min(length, self.length))
 
     def truncate(self, length: int) -> None:
         """Note that every stage truncated the session to `length`; at 0 it starts anew without dead cells."""
         del self.held[length:]
-        if not length:
+        self.confirmed = min(self.confirmed, length)
+        if self.blocks is not None:
+            self.blocks.truncate(self.session, length)
+            self.physical = length
+        elif not length:
             self.physical = 0
+
+    def share(self, source: ChainState, token_ids: Sequence[int]) -> None:
+        """Note that this session, still empty, begins with the first cells of `source`: a FORK."""
+        self.held = list(token_ids)
+        self.physical = len(token_ids)
+        if self.blocks is not None:
+            self.blocks.fork(self.session, source.session, len(token_ids))
 
     @property
     def dead(self) -> int:

@@ -65,6 +65,10 @@ class FleetSnapshot:
     return_network_ms: Percentiles
     sessions: tuple[SessionSnapshot, ...]
     tokens_per_s: float
+    kv_reason: str = ""  # why this KV engine
+    waiting: int = 0  # replies that wait for room
+    evictions: int = 0  # idle sessions that lost their cells to others
+    forks: int = 0  # sessions that began with cells of another one
 
 
 class FinishReason(StrEnum):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fleetchat.fleet.chain import Chain, Stage
-from fleetchat.fleet.options import FleetOptions
-from fleetchat.fleet.recorder import Rate
+from fleetchat.fleet.chain import Stage
 from fleetchat.fleet.telemetry import FleetSnapshot, SessionSnapshot, StageSnapshot, StageState
 
 if TYPE_CHECKING:
-    from fleetchat.fleet.coordinator import FleetSession
+    from fleetchat.fleet.coordinator import Fleet, FleetSession
 
 
-def fleet_snapshot(
-    options: FleetOptions, chain: Chain, sessions: Iterable[FleetSession], rate: Rate, now: float
-) -> FleetSnapshot:
+def fleet_snapshot(fleet: Fleet, now: float) -> FleetSnapshot:
     """What the panels show at `now` (seconds of the trio clock)."""
-    listed = list(sessions)
+    options, chain, listed = fleet.options, fleet.chain, list(fleet.sessions)
     busy = any(session.generation is not None for session in listed)
     return FleetSnapshot(
         model=options.manifest.model,
@@ -28,7 +23,11 @@ def fleet_snapshot(
         stages=tuple(_stage_snapshot(stage, busy, now) for stage in chain.stages),
         return_network_ms=chain.return_network_ms.percentiles(now),
         sessions=tuple(_session_snapshot(session, now) for session in listed),
-        tokens_per_s=rate.per_second(now) if busy else 0.0,
+        tokens_per_s=fleet.rate.per_second(now) if busy else 0.0,
+        kv_reason=fleet.kv_reason,
+        waiting=fleet.admission.waiting,
+        evictions=fleet.evictions,
+        forks=fleet.forks,
     )
 
 

@@ -92,6 +92,37 @@ async def fake_fleet(
         )
         for stage in range(stages)
     ]
+    async with fleet_over_engines(
+        engines,
+        build,
+        context=context,
+        key=key,
+        peer_key=peer_key,
+        asked_manifest=asked_manifest,
+        drafter=drafter,
+        depth=depth,
+        max_draft=max_draft,
+    ) as (fleet, scopes):
+        yield FakeFleet(fleet, engines, scopes)
+
+
+@asynccontextmanager
+async def fleet_over_engines(
+    engines: Sequence[StageEngine],
+    build: Manifest,
+    *,
+    kv: str = "masked",
+    precision: str = "fast",
+    context: int = 64,
+    kv_cells: int | None = None,
+    key: bytes = KEY,
+    peer_key: bytes = KEY,
+    asked_manifest: Manifest | None = None,
+    drafter: Drafter | None = None,
+    depth: int | None = None,
+    max_draft: int = 8,
+) -> AsyncIterator[tuple[Fleet, list[trio.CancelScope]]]:
+    """A fleet over one peer for each engine, and the scopes that end a peer each."""
     async with trio.open_nursery() as nursery:
         addresses, scopes = [], []
         for engine in engines:
@@ -102,9 +133,10 @@ async def fake_fleet(
             manifest=asked_manifest or build,
             store_root=Path("unused"),
             peers=tuple(PeerSpec(address) for address in addresses),
-            precision="fast",
-            kv="masked",
+            precision=precision,
+            kv=kv,
             context=context,
+            kv_cells=kv_cells,
             connect_deadline=2.0,
         )
         speculation = Speculation(
@@ -115,13 +147,13 @@ async def fake_fleet(
                 open_chain(Opening(options, key, lambda line: None), addresses) as chain,
                 fleet_over(options, chain, speculation) as fleet,
             ):
-                yield FakeFleet(fleet, engines, scopes)
+                yield fleet, scopes
         finally:
             nursery.cancel_scope.cancel()
 
 
 async def _serve_one(
-    engine: FakeEngine,
+    engine: StageEngine,
     build: Manifest,
     key: bytes,
     scope: trio.CancelScope,
