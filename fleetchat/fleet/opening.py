@@ -47,20 +47,34 @@ from fleetchat.wire.states import Purpose
 ATTACH_RETRY = 0.05  # seconds between two ATTACHes that were answered NOT_YET
 MAX_SLICES = 64  # in one batch
 SESSIONS_WANTED = 8  # reservations asked for when the user does not say how many cells
+CONTEXTS_WANTED = 16  # the same for an engine that takes cells as they are needed
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What it takes to open one chain. `on_progress` gets one line of text."""
+    """What it takes to open one chain. `on_progress` gets one line of text.
+
+    `legs` are other addresses for the data links, one more than stages: measurements put relays there.
+    """
 
     options: FleetOptions
     key: bytes
     on_progress: Callable[[str], None]
+    legs: tuple[Address, ...] | None = None
+
+    def leg(self, number: int, chain: Chain) -> Address:
+        """Where the data link of a leg is dialled: leg i leads into stage i, the last one back here."""
+        if self.legs is not None:
+            return self.legs[number]
+        return chain.stages[min(number, len(chain.stages) - 1)].address
 
     @property
     def cells_wanted(self) -> int:
-        reservation = reserved_cells(self.options.context)
-        return self.options.kv_cells or SESSIONS_WANTED * reservation
+        if self.options.kv_cells is not None:
+            return self.options.kv_cells
+        if self.options.kv == "paged":
+            return CONTEXTS_WANTED * self.options.context
+        return SESSIONS_WANTED * reserved_cells(self.options.context)
 
     def frame(self, chain: Chain, stage: Stage) -> Open:
         """The OPEN of one stage."""
@@ -80,7 +94,7 @@ class Opening:
             wire_dtype=wire_dtype(precision, manifest.self_check.largest_activation),
             precision=self.options.precision,
             engine=self.options.kv,
-            next_address=chain.stages[following].address if following < len(chain.stages) else None,
+            next_address=self.leg(following, chain) if following < len(chain.stages) else None,
             cells_wanted=self.cells_wanted,
             max_rows=self.options.context,
             max_slices=MAX_SLICES,

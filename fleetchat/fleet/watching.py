@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import trio
 
-from fleetchat.errors import FleetError, PeerLost, PeerRefused, ProtocolError
+from fleetchat.errors import EngineRefused, FleetError, PeerLost, PeerRefused, ProtocolError
 from fleetchat.fleet.chain import Chain, Stage
 from fleetchat.fleet.telemetry import StageState
 from fleetchat.transport.link import Link
@@ -81,6 +81,8 @@ async def read_control(link: Link, stage: Stage, chain: Chain, readiness: Readin
 
 def refused(stage: Stage, error: Error) -> FleetError:
     """An ERROR frame as the failure that the user reads."""
+    if error.code == FaultCode.ENGINE:
+        return EngineRefused(f"{stage.place}: {error.text}", hint=error.hint or None)
     kind = PeerRefused if error.code in CONFIGURATION_FAULTS else PeerLost
     return kind(f"{stage.place}: {error.text}", hint=error.hint or None)
 
