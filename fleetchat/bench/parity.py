@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Protocol
 
 from fleetchat.bench.baseline_side import open_baseline
 from fleetchat.bench.fleet_side import FleetSide
+from fleetchat.bench.memory import measure_memory
 from fleetchat.bench.pairs import Measure, Row, alternate, fastest, paired_row
 from fleetchat.bench.replies import ReplyTime, decode_rate
 from fleetchat.bench.report import Report
 from fleetchat.bench.setting import Setting
 from fleetchat.bench.subject import Subject, prepare
+from fleetchat.bench.top1 import measure_top1
 from fleetchat.bench.workloads import turned
 from fleetchat.fleet.coordinator import open_fleet
 
@@ -30,7 +33,7 @@ class Side(Protocol):
 
 
 async def measure_parity(setting: Setting) -> Report:
-    """Rows `parity.1stage` and `parity.2stages`. Raises FleetchatError."""
+    """Rows `parity.1stage`, `parity.2stages`, `parity.top1` and `memory.peer`. Raises FleetchatError."""
     subjects = [await prepare(setting, stages) for stages in STAGES]
     async with AsyncExitStack() as stack:
         sides: dict[str, Side] = {}
@@ -45,7 +48,14 @@ async def measure_parity(setting: Setting) -> Report:
             )
             sides[backend] = await stack.enter_async_context(baseline)
         measured = await measure_sides(setting, sides, subjects[0].workload_ids(WORKLOAD))
-    return _report(setting, subjects, measured)
+    top1, explained = measure_top1(setting, subjects[-1])
+    memory, memory_notes = await measure_memory(setting, subjects[-1])
+    report = _report(setting, subjects, measured)
+    return replace(
+        report,
+        rows=(*report.rows, top1, *memory),
+        notes=(*report.notes, explained, *memory_notes),
+    )
 
 
 async def measure_sides(

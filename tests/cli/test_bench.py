@@ -51,3 +51,25 @@ def test_a_measurement_must_be_named(capsys: pytest.CaptureFixture[str]) -> None
 def test_wrong_cores_are_wrong_usage() -> None:
     with pytest.raises(InputError, match=r"core 4096 cannot be used|cannot be pinned"):
         bench.setting_of(build_parser().read(["bench", "parity", "--cores", "4096"]))
+
+
+def test_the_plan_of_scale_is_what_was_said() -> None:
+    words = [
+        "bench",
+        "scale",
+        "--sessions",
+        "8",
+        "--drafter",
+        "ngram",
+        "--draft-depth",
+        "4",
+        "--workload",
+        "code",
+    ]
+    assert bench.plan_of(build_parser().read(words)).name == "scale.2x8.ngram.4.masked.code"
+
+
+@pytest.mark.parametrize("depth", ["many", "-1", "0"])
+def test_a_wrong_depth_is_refused(depth: str) -> None:
+    with pytest.raises(InputError, match="--draft-depth"):
+        bench.plan_of(build_parser().read(["bench", "scale", f"--draft-depth={depth}"]))
