@@ -139,6 +139,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is printed")
     group.add_argument("--json", action="store_true", help="one JSON document in the end instead of the text")
     group.add_argument("--stats", action="store_true", help="times of stages and answers on stderr")
+    group.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="what every stage did when, for chrome://tracing or Perfetto",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -165,6 +171,7 @@ def run(options: argparse.Namespace) -> int:
             raw=options.raw,
             as_json=options.json,
             statistics=options.stats,
+            trace_file=options.trace,
             progress=progress_on_stderr(),
         )
     )

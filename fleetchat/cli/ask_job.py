@@ -6,7 +6,8 @@ import json
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import trio
 
@@ -40,6 +41,7 @@ class Job:
     raw: bool
     as_json: bool
     statistics: bool
+    trace_file: Path | None
     progress: Progress
 
 
@@ -104,7 +106,8 @@ async def _interruptible(job: Job, outcome: Outcome, interruption: Interruption)
 
 
 async def _ask(job: Job, outcome: Outcome, interruption: Interruption) -> None:
-    options = await prepare_fleet(job.config, on_build=lambda build: _show_build(job.progress, build))
+    prepared = await prepare_fleet(job.config, on_build=lambda build: _show_build(job.progress, build))
+    options = replace(prepared, trace_file=job.trace_file)
     settings, opened = _prepare(job, options)
     async with open_fleet(options, on_progress=job.progress.passing) as fleet, open_tasks() as nursery:
         writer = None if job.as_json else AnswerWriter()

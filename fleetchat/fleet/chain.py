@@ -72,6 +72,11 @@ class Chain:
         """Whether every stage shares cells between sessions."""
         return all(stage.ready.can_fork for stage in self.stages if stage.ready)
 
+    def leg_seconds(self) -> list[float]:
+        """The last measured one-way time of each leg, the return last; 0 = not measured yet."""
+        legs = [stage.record.network_ms.latest for stage in self.stages]
+        return [(leg or 0.0) / 1000 for leg in (*legs, self.return_network_ms.latest)]
+
     async def send_batch(self, slices: tuple[Slice, ...], on_result: OnResult) -> None:
         """Hand one batch to the socket; `on_result` gets its RESULT.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import trio
@@ -29,11 +29,15 @@ from fleetchat.fleet.room import BlockRoom
 from fleetchat.fleet.session import ChainState, GenerationRequest
 from fleetchat.fleet.speculation import Speculation, check_speculation, open_speculation
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
+from fleetchat.fleet.timeline import Timeline
+from fleetchat.fleet.trace import tracing
 from fleetchat.fleet.view import fleet_snapshot
 from fleetchat.ids import Address, SessionId
 from fleetchat.paths import log_folder
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import Cancel, Close, Compact, Fork
+
+OpenLegs = Callable[[Sequence[Address]], AbstractAsyncContextManager[tuple[Address, ...]]]
 
 
 class FleetSession:
@@ -64,6 +68,8 @@ class Fleet:
         self.speculation = speculation
         self.chain = chain
         self.interleaver = Interleaver(chain, chain_limits(options, chain))
+        self.timeline = Timeline(len(chain.stages))
+        self.interleaver.on_passed = lambda batch: self.timeline.note_batch(batch, chain.leg_seconds())
         self.rate = Rate()
         self.sessions: list[FleetSession] = []
         self.room = block_room(chain)
@@ -245,9 +251,9 @@ class Fleet:
         self.speculation.forget(session.number)
         await self.drop_state(session)
 
-    def snapshot(self) -> FleetSnapshot:
-        """What the panels show, now."""
-        return fleet_snapshot(self, trio.current_time())
+    def snapshot(self, *, timeline_seconds: float = 1.0) -> FleetSnapshot:
+        """What the panels show, now; the timeline of so many seconds before."""
+        return fleet_snapshot(self, trio.current_time(), timeline_seconds=timeline_seconds)
 
 
 def block_room(chain: Chain) -> BlockRoom | None:
@@ -269,17 +275,22 @@ def check_prompt(request: GenerationRequest, context: int) -> None:
 
 @asynccontextmanager
 async def open_fleet(
-    options: FleetOptions, *, on_progress: Callable[[str], None] = lambda line: None
+    options: FleetOptions,
+    *,
+    on_progress: Callable[[str], None] = lambda line: None,
+    legs: OpenLegs | None = None,
 ) -> AsyncIterator[Fleet]:
     """Start what is embedded, dial all stages, open the chain; everything is gone at the end.
 
+    `legs` gets the stages' addresses and says where the data links are dialled instead (see `Opening`).
     Raises FleetError and its kinds (unreachable, refused, wrong key) with one clear line.
     """
     key = options.key or secrets.token_bytes(32)
     async with AsyncExitStack() as stack:
         speculation = await open_speculation(options)
         addresses = await _start_embedded(options, key, stack, on_progress)
-        opened = await _open_chain(options, key, addresses, stack, on_progress)
+        dialled = await stack.enter_async_context(legs(addresses)) if legs else None
+        opened = await _open_chain(options, key, addresses, dialled, stack, on_progress)
         yield await stack.enter_async_context(
             fleet_over(opened.options, opened.chain, speculation, opened.reason)
         )
@@ -298,6 +309,7 @@ async def _open_chain(
     options: FleetOptions,
     key: bytes,
     addresses: list[Address],
+    legs: tuple[Address, ...] | None,
     stack: AsyncExitStack,
     on_progress: Callable[[str], None],
 ) -> _Opened:
@@ -309,7 +321,8 @@ async def _open_chain(
             reason = f"not paged: {refusal.message}"
             on_progress(reason)
         try:
-            chain = await stack.enter_async_context(open_chain(Opening(chosen, key, on_progress), addresses))
+            opening = Opening(chosen, key, on_progress, legs)
+            chain = await stack.enter_async_context(open_chain(opening, addresses))
             return _Opened(chain, chosen, reason)
         except EngineRefused as error:
             if options.kv != "auto" or refusal is not None:
@@ -324,10 +337,11 @@ async def fleet_over(
 ) -> AsyncIterator[Fleet]:
     """A fleet on a chain that is open; `reason` says why it has the KV engine that it has."""
     fleet = Fleet(options, chain, speculation, reason)
-    async with open_tasks() as tasks:
-        tasks.start_soon(fleet.interleaver.run)
-        yield fleet
-        tasks.cancel_scope.cancel()
+    with tracing(options, fleet.timeline):
+        async with open_tasks() as tasks:
+            tasks.start_soon(fleet.interleaver.run)
+            yield fleet
+            tasks.cancel_scope.cancel()
 
 
 def chain_limits(options: FleetOptions, chain: Chain) -> ChainLimits:

@@ -163,8 +163,9 @@ class Generation:
         if state is None or state.reusable(committed) < len(committed) - 1:
             return NOTHING, 0.0
         room = min(self._reply.room_left, self._fleet.options.context - len(committed)) - 1
+        started = trio.current_time()
         try:
-            return await self._fleet.speculation.propose(
+            proposal, seconds = await self._fleet.speculation.propose(
                 self._session.number,
                 committed,
                 self._session.depth,
@@ -175,6 +176,10 @@ class Generation:
         except DrafterFailed as failure:
             self._notes.append(f"{failure.message}; the answer goes on without it")
             return NOTHING, 0.0
+        if proposal.ids:
+            number = self._session.number
+            self._fleet.timeline.note_draft(number, len(proposal.ids), started, trio.current_time())
+        return proposal, seconds
 
     def _commit(self, tokens: Sequence[int]) -> None:
         now = trio.current_time()

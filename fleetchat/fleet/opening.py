@@ -139,7 +139,7 @@ async def _connect_all(
 ) -> None:
     readiness = Readiness(chain, opening.on_progress)
     for stage in chain.stages:
-        link = await _dial(opening, stage, Purpose.CONTROL)
+        link = await _dial(opening, stage, stage.address, Purpose.CONTROL)
         controls.append(link)
         stage.state = StageState.LOADING
         await link.send(opening.frame(chain, stage))
@@ -163,14 +163,14 @@ async def _connect_all(
     nursery.start_soon(note_network, upstream, returning, chain)
 
 
-async def _dial(opening: Opening, stage: Stage, purpose: Purpose) -> Link:
+async def _dial(opening: Opening, stage: Stage, address: Address, purpose: Purpose) -> Link:
     deadline = opening.options.connect_deadline
     try:
-        return await dial(stage.address, opening.key, purpose=purpose, connect_deadline=deadline)
+        return await dial(address, opening.key, purpose=purpose, connect_deadline=deadline)
     except PeerUnreachable as failure:
         raise PeerUnreachable(
             f"stage {stage.index}: {failure.message}",
-            hint=failure.hint or f"is `fleetchat peer` running at {stage.address}?",
+            hint=failure.hint or f"is `fleetchat peer` running at {address}?",
         ) from failure
 
 
@@ -184,16 +184,17 @@ async def _attach_both(opening: Opening, chain: Chain, links: list[Link]) -> tup
 
 
 async def _attach(opening: Opening, chain: Chain, stage: Stage, role: AttachRole) -> Link:
+    into = role is AttachRole.UPSTREAM
+    address = opening.leg(stage.index if into else stage.index + 1, chain)
     with trio.move_on_after(opening.options.connect_deadline):
         while True:
             chain.check()
-            link = await _dial(opening, stage, Purpose.DATA)
+            link = await _dial(opening, stage, address, Purpose.DATA)
             answer = await _ask_to_attach(
                 link, Attach(chain.identity, chain.epoch, StageIndex(stage.index), role)
             )
             if isinstance(answer, Attached):
                 opened = opening.frame(chain, stage)
-                into = role is AttachRole.UPSTREAM
                 link.set_limits(upstream_limits(opened) if into else downstream_limits(opened))
                 return link
             await link.aclose()

@@ -41,6 +41,7 @@ class FleetOptions:
     draft_model: Path | None = None  # folder of a draft model's IR
     draft_depth: int | None = None  # drafts a round; None = adaptive
     max_draft: int = 8  # the most that adaptive takes
+    trace_file: Path | None = None  # what every stage did, in Chrome's trace event format
     connect_deadline: float = 20.0  # seconds
 
 

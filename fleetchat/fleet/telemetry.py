@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fleetchat.fleet.timeline import TimelineSnapshot
+
 
 class StageState(StrEnum):
     """Where a stage is in its life."""
@@ -69,6 +71,7 @@ class FleetSnapshot:
     waiting: int = 0  # replies that wait for room
     evictions: int = 0  # idle sessions that lost their cells to others
     forks: int = 0  # sessions that began with cells of another one
+    timeline: TimelineSnapshot | None = None  # seconds of the coordinator's clock
 
 
 class FinishReason(StrEnum):

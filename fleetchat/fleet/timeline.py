@@ -16,8 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from fleetchat.wire.frames import StageTiming
+if TYPE_CHECKING:
+    from fleetchat.wire.frames import StageTiming
 
 KEPT_BLOCKS = 4096  # a lane: 10 s of 8 sessions at 50 tokens/s each
 DRAFT_LANE = -1
@@ -146,8 +148,9 @@ class Timeline:
                 self.on_block(block)
 
     def note_draft(self, session: int, drafts: int, start: float, end: float) -> None:
-        """A drafter proposed `drafts` ids."""
-        block = Block(DRAFT_LANE, session, WorkKind.DRAFT, drafts, start, end)
+        """A drafter proposed `drafts` ids. It serves one session at a time: the others waited for it."""
+        begin = max(start, self._drafting[-1].end) if self._drafting else start
+        block = Block(DRAFT_LANE, session, WorkKind.DRAFT, drafts, begin, max(begin, end))
         self._drafting.append(block)
         self.on_block(block)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fleetchat.fleet.coordinator import Fleet, FleetSession
 
 
-def fleet_snapshot(fleet: Fleet, now: float) -> FleetSnapshot:
+def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> FleetSnapshot:
     """What the panels show at `now` (seconds of the trio clock)."""
     options, chain, listed = fleet.options, fleet.chain, list(fleet.sessions)
     busy = any(session.generation is not None for session in listed)
@@ -28,6 +28,9 @@ def fleet_snapshot(fleet: Fleet, now: float) -> FleetSnapshot:
         waiting=fleet.admission.waiting,
         evictions=fleet.evictions,
         forks=fleet.forks,
+        timeline=fleet.timeline.snapshot(
+            now, seconds=timeline_seconds, in_flight_since=fleet.interleaver.in_flight_since
+        ),
     )
 
 

@@ -7,7 +7,7 @@ token fails at once, without a model.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import trio
 
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.engine.interface import StageEngine
-from fleetchat.fleet.coordinator import Fleet, fleet_over
+from fleetchat.fleet.coordinator import Fleet, OpenLegs, fleet_over
 from fleetchat.fleet.draft.interface import Drafter
 from fleetchat.fleet.draft.none import NoDrafter
 from fleetchat.fleet.opening import Opening, open_chain
@@ -83,6 +83,8 @@ async def fake_fleet(
     drafter: Drafter | None = None,
     depth: int | None = None,
     max_draft: int = 8,
+    legs: OpenLegs | None = None,
+    trace_file: Path | None = None,
 ) -> AsyncIterator[FakeFleet]:
     """`mischief` has an entry a stage. `asked_manifest` is what the coordinator believes in."""
     build = manifest(stages, context=context)
@@ -102,6 +104,8 @@ async def fake_fleet(
         drafter=drafter,
         depth=depth,
         max_draft=max_draft,
+        legs=legs,
+        trace_file=trace_file,
     ) as (fleet, scopes):
         yield FakeFleet(fleet, engines, scopes)
 
@@ -121,6 +125,8 @@ async def fleet_over_engines(
     drafter: Drafter | None = None,
     depth: int | None = None,
     max_draft: int = 8,
+    legs: OpenLegs | None = None,
+    trace_file: Path | None = None,
 ) -> AsyncIterator[tuple[Fleet, list[trio.CancelScope]]]:
     """A fleet over one peer for each engine, and the scopes that end a peer each."""
     async with trio.open_nursery() as nursery:
@@ -138,13 +144,15 @@ async def fleet_over_engines(
             context=context,
             kv_cells=kv_cells,
             connect_deadline=2.0,
+            trace_file=trace_file,
         )
         speculation = Speculation(
             drafter or NoDrafter(), depth=depth, max_draft=max_draft, vocabulary=build.vocabulary
         )
         try:
             async with (
-                open_chain(Opening(options, key, lambda line: None), addresses) as chain,
+                legs(addresses) if legs else nullcontext() as dialled,
+                open_chain(Opening(options, key, lambda line: None, dialled), addresses) as chain,
                 fleet_over(options, chain, speculation) as fleet,
             ):
                 yield fleet, scopes
