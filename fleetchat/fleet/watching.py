@@ -73,6 +73,8 @@ async def read_control(link: Link, stage: Stage, chain: Chain, readiness: Readin
                     raise ProtocolError(
                         f"stage {stage.index} sent {type(frame).__name__} on its control link"
                     )
+            if chain.failure is not None:
+                readiness.wake()  # the link may stay open for long after an ERROR
     except (PeerLost, ProtocolError) as failure:
         _fail(chain, stage, _named(failure, stage))
     finally:
