@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 
 from fleetchat.chat.sanitise import sanitise
-from fleetchat.fleet.telemetry import FleetSnapshot, Percentiles, StageSnapshot, StageState
+from fleetchat.fleet.telemetry import (
+    FleetSnapshot,
+    Percentiles,
+    SpeculationSnapshot,
+    StageSnapshot,
+    StageState,
+)
 
 ROOMY = 104  # cells from which titles carry their units and gaps are three cells wide
 
@@ -64,6 +70,7 @@ def columns_of(stages: tuple[StageSnapshot, ...], *, roomy: bool) -> list[Column
         column(f"Queue{unit}", tuple(milliseconds(s.queue_ms) for s in stages), 7, 4),
         column(f"Network{unit}", tuple(milliseconds(s.network_ms) for s in stages), 7, 6),
         column("Cells live" if roomy else "Cells", tuple(f"{s.cells_live:,}" for s in stages), 6, 5),
+        column("Cells dead" if roomy else "Dead", tuple(f"{s.cells_dead:,}" for s in stages), 6, 1),
     ]
 
 
@@ -97,6 +104,26 @@ def totals(snapshot: FleetSnapshot) -> str:
     return f"{speed}   {leg}"
 
 
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(shares: tuple[float, ...], length: int) -> str:
+    """Shares from 0 to 1 as bars, the newest at the right, padded to `length`."""
+    bars = "".join(BARS[round(share * (len(BARS) - 1))] for share in shares[-length:])
+    return bars.rjust(length)
+
+
+def speculation_line(counted: SpeculationSnapshot | None) -> str:
+    """What drafting does, for all chats together; empty while nothing was drafted."""
+    if counted is None or counted.acceptance is None:
+        return ""
+    return (
+        f"drafts {counted.acceptance:4.0%} {sparkline(counted.recent, 12)}  depth {counted.depth:2d}"
+        f"  {counted.rollbacks:,} rollbacks  {counted.cells_masked:,} masked"
+        f"  {counted.compactions:,} compactions"
+    )
+
+
 def summary_line(snapshot: FleetSnapshot, width: int) -> str:
     """The whole fleet in one line, for screens without room for a table."""
     stages = snapshot.stages
@@ -112,4 +139,6 @@ def table_lines(snapshot: FleetSnapshot, width: int, height: int) -> list[str]:
     columns, gap = chosen_columns(snapshot.stages, width)
     rows = zip(*(column.lines() for column in columns), strict=True)
     lines = [(" " * gap).join(row).rstrip() for row in rows]
-    return [*lines, *(fitted(line, width).rstrip() for line in trouble), fitted(totals(snapshot), width)]
+    lines += [fitted(line, width).rstrip() for line in trouble] + [fitted(totals(snapshot), width)]
+    drafts = speculation_line(snapshot.speculation)
+    return [*lines, fitted(drafts, width)] if drafts and len(lines) < height else lines

@@ -17,6 +17,7 @@ from fleetchat.errors import EngineRefused, FleetError, PromptError, SliceFailed
 from fleetchat.fleet.admission import Admission
 from fleetchat.fleet.batching import ChainLimits
 from fleetchat.fleet.chain import Chain
+from fleetchat.fleet.counters import Counters
 from fleetchat.fleet.draft.depth import DepthPolicy
 from fleetchat.fleet.embedded import embedded_peer
 from fleetchat.fleet.generation import Generation
@@ -46,6 +47,7 @@ class FleetSession:
     def __init__(self, number: int, depth: DepthPolicy) -> None:
         self.number = number
         self.depth = depth
+        self.counters = Counters()
         self.state: ChainState | None = None
         self.generation: Generation | None = None
         self.rate = Rate()
@@ -71,6 +73,7 @@ class Fleet:
         self.timeline = Timeline(len(chain.stages))
         self.interleaver.on_passed = lambda batch: self.timeline.note_batch(batch, chain.leg_seconds())
         self.rate = Rate()
+        self.counters = Counters()
         self.sessions: list[FleetSession] = []
         self.room = block_room(chain)
         self.admission = Admission(self.room)

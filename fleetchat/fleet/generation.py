@@ -7,12 +7,13 @@ every committed token but the pending one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
 from fleetchat.errors import DrafterFailed, FleetchatError, SliceFailed
+from fleetchat.fleet.counters import Counters
 from fleetchat.fleet.draft.depth import Round
 from fleetchat.fleet.draft.interface import NOTHING, Proposal
 from fleetchat.fleet.feed import Feed
@@ -52,26 +53,6 @@ class _Clock:
         return (self.committed - 1) / (self.last - self.first)
 
 
-@dataclass(slots=True)
-class _Counters:
-    rounds: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    by_depth: list[int] = field(default_factory=list)  # rounds with 0, 1, … drafts
-    rollbacks: int = 0
-    masked: int = 0
-    compactions: int = 0
-    cells: list[tuple[int, int]] = field(default_factory=list)
-
-    def count(self, drafted: int, accepted: int) -> None:
-        """One round."""
-        self.rounds += 1
-        self.drafted += drafted
-        self.accepted += accepted
-        self.by_depth.extend([0] * (drafted + 1 - len(self.by_depth)))
-        self.by_depth[drafted] += 1
-
-
 class Generation:
     """Runs once. `stop` may be called at any time from the trio thread."""
 
@@ -100,7 +81,8 @@ class Generation:
         )
         self._stopped = False
         self._clock = _Clock(started=trio.current_time())
-        self._counters = _Counters()
+        self._counters = Counters()
+        self._cells: tuple[tuple[int, int], ...] = ()  # (live, dead) a stage, as last reported
         self._cached = 0
         self._drafter = fleet.speculation.drafter.name
         self._notes: list[str] = []
@@ -133,7 +115,7 @@ class Generation:
             error = (failure.message, failure.hint or "")
             self._emit(self._reply.end(FinishReason.ERROR))
         if await self._fleet.tidy(self._session):
-            self._counters.compactions += 1
+            self._count_compactions(1)
         return self._answer(error)
 
     async def _round(self) -> None:
@@ -151,7 +133,8 @@ class Generation:
         self._note_cells(feed)
         accepted = feed.outcome.accepted
         emitted = (*proposal.ids[:accepted], feed.outcome.token)
-        self._counters.count(len(proposal.ids), accepted)
+        for counters in self._all_counters:
+            counters.count_round(len(proposal.ids), accepted, self._session.depth.reason)
         rows, seconds = feed.traversal or (len(feed.token_ids), 0.0)
         if len(feed.token_ids) == 1 + len(proposal.ids):
             self._session.depth.record(Round(proposal, emitted, rows, seconds, draft_seconds))
@@ -203,15 +186,14 @@ class Generation:
             return None
         session, fleet, committed = self._session, self._fleet, self._committed
         state, compacted = await fleet.state_for(session, committed, len(drafts))
-        self._counters.compactions += compacted
+        self._count_compactions(compacted)
         first = state.reusable(committed)
         rows = [*committed[first:], *drafts]
         feed = Feed(state, first, rows, self._draw(), drafts=len(drafts), on_rows_done=self._note_prefilled)
         self._note_prefill(first, len(committed))
         completed = await fleet.interleaver.exchange(session.number, feed)
-        if feed.rollback:
-            self._counters.rollbacks += 1
-            self._counters.masked += feed.rollback
+        for counters in self._all_counters:
+            counters.count_rollback(feed.rollback)
         if completed and not self._stopped:
             return feed
         await fleet.interleaver.cancel(feed)
@@ -239,8 +221,16 @@ class Generation:
             self.prefill_done = self._cached + rows
             self._on_prefill(self.prefill_done, self.prefill_total)
 
+    @property
+    def _all_counters(self) -> tuple[Counters, ...]:
+        return self._counters, self._session.counters, self._fleet.counters
+
+    def _count_compactions(self, number: int) -> None:
+        for counters in self._all_counters:
+            counters.compactions += number
+
     def _note_cells(self, feed: Feed) -> None:
-        self._counters.cells = list(feed.cells)
+        self._cells = feed.cells
         for stage, (live, dead) in zip(self._fleet.chain.stages, feed.cells, strict=False):
             stage.record.cells_live, stage.record.cells_dead = live, dead
 
@@ -267,8 +257,8 @@ class Generation:
                 depth_histogram=tuple(counters.by_depth) if counters.drafted else (),
                 rollbacks=counters.rollbacks,
                 cells_masked=(counters.masked,) * len(self._fleet.chain.stages),
-                cells_live=tuple(live for live, _ in counters.cells),
-                cells_dead=tuple(dead for _, dead in counters.cells),
+                cells_live=tuple(live for live, _ in self._cells),
+                cells_dead=tuple(dead for _, dead in self._cells),
                 compactions=counters.compactions,
             ),
             error=error,

@@ -48,6 +48,26 @@ class StageSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculationSnapshot:
+    """Counters since the session, or the fleet, was opened. `recent` is acceptance over the last rounds."""
+
+    drafter: str
+    rounds: int
+    drafted: int
+    accepted: int
+    rollbacks: int
+    cells_masked: int  # by rollbacks, on each stage
+    compactions: int
+    depth: int  # drafts of the last round
+    reason: str  # why so many
+    recent: tuple[float, ...]
+
+    @property
+    def acceptance(self) -> float | None:
+        return self.accepted / self.drafted if self.drafted else None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionSnapshot:
     session: int
     tokens: int  # committed
@@ -55,6 +75,7 @@ class SessionSnapshot:
     prefill_total: int  # 0 = not in prefill
     generating: bool
     tokens_per_s: float  # over the last 2 s of this reply
+    speculation: SpeculationSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,7 @@ class FleetSnapshot:
     sessions: tuple[SessionSnapshot, ...]
     tokens_per_s: float
     kv_reason: str = ""  # why this KV engine
+    speculation: SpeculationSnapshot | None = None  # of all sessions together
     waiting: int = 0  # replies that wait for room
     evictions: int = 0  # idle sessions that lost their cells to others
     forks: int = 0  # sessions that began with cells of another one

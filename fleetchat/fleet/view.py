@@ -22,9 +22,10 @@ def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> Flee
         epoch=chain.epoch,
         stages=tuple(_stage_snapshot(stage, busy, now) for stage in chain.stages),
         return_network_ms=chain.return_network_ms.percentiles(now),
-        sessions=tuple(_session_snapshot(session, now) for session in listed),
+        sessions=tuple(_session_snapshot(fleet, session, now) for session in listed),
         tokens_per_s=fleet.rate.per_second(now) if busy else 0.0,
         kv_reason=fleet.kv_reason,
+        speculation=fleet.counters.snapshot(fleet.speculation.drafter.name),
         waiting=fleet.admission.waiting,
         evictions=fleet.evictions,
         forks=fleet.forks,
@@ -56,7 +57,7 @@ def _stage_snapshot(stage: Stage, busy: bool, now: float) -> StageSnapshot:
     )
 
 
-def _session_snapshot(session: FleetSession, now: float) -> SessionSnapshot:
+def _session_snapshot(fleet: Fleet, session: FleetSession, now: float) -> SessionSnapshot:
     generation = session.generation
     prefilling = generation is not None and generation.prefill_done < generation.prefill_total
     return SessionSnapshot(
@@ -66,4 +67,5 @@ def _session_snapshot(session: FleetSession, now: float) -> SessionSnapshot:
         prefill_total=generation.prefill_total if generation and prefilling else 0,
         generating=generation is not None,
         tokens_per_s=session.rate.per_second(now) if generation else 0.0,
+        speculation=session.counters.snapshot(fleet.speculation.drafter.name),
     )

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 
 from fleetchat.app.stage_table import fitted, milliseconds, one_line, table_lines
-from fleetchat.fleet.telemetry import FleetSnapshot, Percentiles, StageState
+from fleetchat.fleet.telemetry import FleetSnapshot, Percentiles, SpeculationSnapshot, StageState
 from tests.fakes.runtime import snapshot, stage
 
 
@@ -21,6 +23,7 @@ def test_at_140_columns_titles_carry_their_units() -> None:
     title, first, *_ = table_lines(snapshot(), 136, 8)
     assert title == (
         "Stage   Address           Layers   State        Compute ms   Queue ms   Network ms   Cells live"
+        "   Cells dead"
     )
     assert len(first) == len(title)
 
@@ -38,6 +41,29 @@ def test_narrow_screens_lose_the_least_important_columns_first() -> None:
     title = table_lines(snapshot(), 60, 8)[0]
     assert title.split() == ["Stage", "State", "Compute", "Queue", "Network", "Cells"]
     assert table_lines(snapshot(), 44, 8)[0].split() == ["Stage", "State", "Compute", "Network", "Cells"]
+
+
+def test_what_drafting_does_has_a_line_of_its_own() -> None:
+    counted = SpeculationSnapshot(
+        drafter="ngram",
+        rounds=200,
+        drafted=150,
+        accepted=92,
+        rollbacks=41,
+        cells_masked=58,
+        compactions=1,
+        depth=4,
+        reason="4 drafts",
+        recent=(0.0, 0.25, 0.5, 0.75, 1.0),
+    )
+    lines = table_lines(replace(snapshot(), speculation=counted), 76, 8)
+    assert lines[-1].rstrip() == "drafts  61%        ▁▃▅▆█  depth  4  41 rollbacks  58 masked  1 compactions"
+
+
+def test_without_drafts_there_is_no_line_about_them() -> None:
+    nothing = SpeculationSnapshot("none", 9, 0, 0, 0, 0, 0, 0, "", ())
+    with_nothing = table_lines(replace(snapshot(), speculation=nothing), 76, 8)
+    assert with_nothing == table_lines(snapshot(), 76, 8)
 
 
 def test_without_room_one_line_says_how_the_fleet_is() -> None:
