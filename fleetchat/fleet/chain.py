@@ -114,12 +114,11 @@ class Chain:
     async def _send(self, frame: Forward | InBand) -> None:
         assert self._upstream is not None
         # A half-sent frame would break the link for all sessions: finish it whoever is cancelled.
-        with trio.CancelScope(shield=True):
-            try:
-                await self._upstream.send(frame)
-            except (PeerLost, ProtocolError) as failure:
-                self.fail(failure)
-                raise
+        try:
+            await self._upstream.send(frame, shielded=True)
+        except (PeerLost, ProtocolError) as failure:
+            self.fail(failure)
+            raise
 
     def start(self, upstream: Link, window: int) -> None:
         """Begin to serve: all stages are ready, the data link into the first stage is attached."""

@@ -70,8 +70,9 @@ class Interleaver:
         prefill = not feed.drafts and feed.rows_left >= PREFILL_ROWS
         entry = _Entry(number, feed, trio.current_time(), prefill)
         self._entries[number] = entry
-        self._kick()
         try:
+            await self._send_alone()
+            self._kick()
             await entry.woken.wait()
         finally:
             entry.given_up = True
@@ -113,6 +114,11 @@ class Interleaver:
                     await self._send(shares)
                 except FleetError:
                     return  # the chain has failed, everybody who waits has been told
+
+    async def _send_alone(self) -> None:
+        """Send at once what nobody competes with: that saves three turns of the event loop a token."""
+        if not self._in_flight and len(self.active | self._entries.keys()) == 1 and (shares := self._next()):
+            await self._send(shares)
 
     def _next(self) -> Sequence[Share]:
         ready = [
@@ -188,9 +194,11 @@ class Interleaver:
         return None if batch.prefill_rows else (batch.rows, max(0.0, seconds - queued))
 
     def _kick(self) -> None:
-        self._kicked.set()
+        """Have the next batches decided, if there is anything to send."""
+        if any(entry.feed.rows_left and not entry.given_up for entry in self._entries.values()):
+            self._kicked.set()
 
     def _fail_all(self) -> None:
         for entry in self._entries.values():
             entry.woken.set()
-        self._kick()
+        self._kicked.set()

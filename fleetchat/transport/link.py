@@ -98,16 +98,17 @@ class Link:
         """Agree on the size of data frames: after OPEN or ATTACH, before the first of them."""
         self._connection.set_limits(limits)
 
-    async def send(self, frame: Frame) -> None:
+    async def send(self, frame: Frame, *, shielded: bool = False) -> None:
         """Write one frame. Arrays in it must not change before this returns.
 
-        Raises LocalProtocolError (nothing was sent, the link is usable), PeerLost (what they said last may
-        still be received; the owner closes the link).
+        `shielded` finishes a frame also when the caller is cancelled. Raises LocalProtocolError (nothing was
+        sent, the link is usable), PeerLost (what they said last may still be received; the owner closes the
+        link).
         """
-        await self._take_turn()
+        await self._take_turn(shielded)
         try:
             self._check_alive()
-            await self._write(self._connection.send(frame))
+            await self._write(self._connection.send(frame), shielded)
             await self._write_pongs()
         finally:
             self._sending.release()
@@ -222,14 +223,15 @@ class Link:
         self.bytes_received += len(chunk)
         self.last_heard = trio.current_time()
 
-    async def _take_turn(self) -> None:
+    async def _take_turn(self, shielded: bool) -> None:
         """Acquire the lock for sending; a free one without a turn of the event loop."""
         try:
             self._sending.acquire_nowait()
         except trio.WouldBlock:
-            await self._sending.acquire()
+            with trio.CancelScope(shield=shielded):
+                await self._sending.acquire()
 
-    async def _write(self, buffers: Buffers) -> None:
+    async def _write(self, buffers: Buffers, shielded: bool = False) -> None:
         """Write all buffers, or end the link.
 
         A link that broke is not closed here: what the other side said last may still be read.
@@ -243,7 +245,8 @@ class Link:
             for buffer in whole:
                 taken = self._write_nowait(buffer)
                 if taken < len(buffer):
-                    await self._stream.send_all(memoryview(buffer)[taken:])
+                    with trio.CancelScope(shield=shielded):
+                        await self._stream.send_all(memoryview(buffer)[taken:])
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._lost = self._lost or "broke the link"
             raise PeerLost(f"{self} {self._lost}") from None

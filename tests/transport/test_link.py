@@ -310,6 +310,27 @@ async def test_a_send_that_is_cancelled_half_way_closes_the_link(autojump_clock:
 
 
 @pytest.mark.trio
+async def test_a_shielded_send_is_finished_by_whoever_is_cancelled(autojump_clock: trio.abc.Clock) -> None:
+    frame, limits = large_forward()
+    async with (
+        upstream(limits, trio.testing.lockstep_stream_pair) as (dialler, listener),
+        trio.open_nursery() as nursery,
+    ):
+
+        async def send_and_be_cancelled() -> None:
+            with trio.move_on_after(1) as scope:
+                await dialler.send(frame, shielded=True)
+                await trio.sleep_forever()
+            assert scope.cancelled_caught
+
+        nursery.start_soon(send_and_be_cancelled)
+        await trio.sleep(2)
+        assert isinstance(await listener.receive(), Forward)
+        nursery.start_soon(dialler.send, Close(EPOCH, SessionId(2)))
+        assert await listener.receive() == Close(EPOCH, SessionId(2))
+
+
+@pytest.mark.trio
 async def test_a_send_that_is_cancelled_while_it_waits_for_its_turn_does_no_harm(
     autojump_clock: trio.abc.Clock,
 ) -> None:
