@@ -59,5 +59,5 @@ async def real_fleet(
 async def _serve_one(store: Store, task_status: trio.TaskStatus[Address]) -> None:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     task_status.started(Address(*listeners[0].socket.getsockname()[:2]))
-    options = PeerOptions(KEY, threads=1, cells=8192)
+    options = PeerOptions(KEY, threads=1, cells=1 << 15)
     await serve(listeners, options, store=store, engine_factory=create_engine)
