@@ -12,6 +12,7 @@ import pytest
 
 from fleetchat.chat.conversation import ChatFormat, Conversation
 from fleetchat.cutter.manifest import Manifest
+from fleetchat.cutter.recipe import find_recipe
 from fleetchat.cutter.store import Store
 from fleetchat.engine.precision import openvino_config
 from tests.e2e.ask_process import AskProcess
@@ -51,7 +52,8 @@ def whole_model_ids(default_store: Store, default_build: Manifest, default_whole
         bos_id=default_build.bos_id,
         stop_ids=default_build.stop_ids,
     )
-    prompt_ids = Conversation(chat_format, context=2048).ask(STORY)
+    system = find_recipe(default_build.recipe).system
+    prompt_ids = Conversation(chat_format, context=2048, system=system).ask(STORY)
     request = (
         ov.Core().compile_model(default_whole_ir, "CPU", openvino_config("exact", 1)).create_infer_request()
     )
