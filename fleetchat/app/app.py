@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App, InvalidThemeError, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from fleetchat.app.archive import Archive
 from fleetchat.app.commands import COMMANDS
 from fleetchat.app.events import RuntimeControl, RuntimeEvent
+from fleetchat.app.keeper import Keeper
+from fleetchat.app.keymap import KeyMap, resolve
 from fleetchat.app.messages import RuntimeNews
 from fleetchat.app.screens.chat import ChatScreen
 from fleetchat.app.theme import FALLBACK_THEME, LoadedThemes
 from fleetchat.chat.sanitise import sanitise
+from fleetchat.errors import ExitCode
 
-SHUTDOWN_TIMEOUT = 1.5  # seconds; leaving takes at most 2
+SHUTDOWN_TIMEOUT = 1.4  # seconds; leaving takes at most 2
+SAVE_TIMEOUT = 0.4  # seconds
 SECOND_PRESS = 2.0  # seconds within which a second Ctrl+C leaves
 
 
@@ -32,6 +39,7 @@ class FleetchatApp(App[None]):
 
     CSS = """
     FleetTable.-shown { display: block; }
+    FleetTable.-hidden { display: none; }
     .-tiny FleetTable.-shown, .-tiny HeaderLine, .-tiny TabBar, .-tiny Footer { display: none; }
     .-low Prompt { max-height: 6; }
     .-tiny Prompt { border: none; min-height: 1; max-height: 2; padding: 0; }
@@ -44,16 +52,27 @@ class FleetchatApp(App[None]):
         Binding("ctrl+c", "copy_or_quit", "Copy, or twice: quit", id="app.copy", priority=True, show=False),
     ]
 
-    def __init__(self, runtime: RuntimeControl, themes: LoadedThemes, theme: str) -> None:
+    def __init__(
+        self,
+        runtime: RuntimeControl,
+        archive: Archive,
+        themes: LoadedThemes,
+        theme: str,
+        state: Path,
+        keys: KeyMap | None = None,
+    ) -> None:
+        """`state` is the folder for what the program remembers by itself."""
         super().__init__()
         self.runtime = runtime
-        self.chat_screen = ChatScreen(runtime)
-        self._notices = list(themes.problems)
+        self.keeper = Keeper(archive, self._complain)
+        self.chat_screen = ChatScreen(runtime, self.keeper, state, keys or resolve({}))
+        self._notices = [*themes.problems, *self.chat_screen.keys.problems]
         for loaded in themes.themes:
             self.register_theme(loaded)
         self._choose_theme(theme)
         self._last_interrupt = float("-inf")
         self._leaving = False
+        self._background: asyncio.Future[None] | None = None  # keeps what a signal began alive
 
     def _choose_theme(self, name: str) -> None:
         try:
@@ -77,6 +96,7 @@ class FleetchatApp(App[None]):
     def on_mount(self) -> None:
         for notice in self._notices:
             self.notify(sanitise(notice), severity="warning", markup=False)
+        self._leave_on_signals()
         self.call_after_refresh(self.runtime.start, self._report)
 
     def _report(self, event: RuntimeEvent) -> None:
@@ -89,14 +109,34 @@ class FleetchatApp(App[None]):
         if not self._leaving:
             self.chat_screen.post_message(RuntimeNews(message.event))
 
+    def _complain(self, text: str) -> None:
+        """Called from any thread."""
+        with suppress(RuntimeError):
+            self.call_later(self.notify, sanitise(text), severity="error", timeout=20, markup=False)
+
+    def _leave_on_signals(self) -> None:
+        """Being ended from outside is leaving as by key: the reply is kept, the terminal restored."""
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows; not the main thread
+                if number is not None:
+                    asyncio.get_running_loop().add_signal_handler(number, self._leave_on_signal)
+
+    def _leave_on_signal(self) -> None:
+        self._background = asyncio.ensure_future(self.leave(int(ExitCode.INTERRUPTED)))
+
     async def action_quit(self) -> None:
+        await self.leave(int(ExitCode.DONE))
+
+    async def leave(self, return_code: int) -> None:
         """Ends the runtime, then the screen: at most SHUTDOWN_TIMEOUT later, whatever the fleet does."""
         if self._leaving:
             return
         self._leaving = True
         self.chat_screen.say_leaving()
         await asyncio.to_thread(self.runtime.shutdown, SHUTDOWN_TIMEOUT)
-        self.exit()
+        await asyncio.to_thread(self.keeper.close, SAVE_TIMEOUT)
+        self.exit(return_code=return_code)
 
     async def action_copy_or_quit(self) -> None:
         """Copies what is selected; without a selection, the second press leaves."""
@@ -118,5 +158,3 @@ class FleetchatApp(App[None]):
             yield SystemCommand(
                 command.title, command.help, partial(self.chat_screen.action_command, command.id)
             )
-        yield SystemCommand("Theme", "Change the theme", self.action_change_theme)
-        yield SystemCommand("Quit", "Leave fleetchat", self.action_quit)

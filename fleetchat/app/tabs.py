@@ -42,6 +42,10 @@ class TabList:
             self.active = self.numbers[min(place, len(self.numbers) - 1)]
         return self.active
 
+    def forget(self, number: ChatNumber) -> None:
+        """A closed tab cannot be opened again."""
+        self.closed = [closed for closed in self.closed if closed != number]
+
     def reopen(self) -> ChatNumber | None:
         """The tab that was closed last, active again; None when there is none."""
         if not self.closed:

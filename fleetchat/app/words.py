@@ -33,6 +33,8 @@ def prompt_title(phase: Phase, state: ChatState) -> str:
         moment = "this reply is complete" if state.writing is not None else "the fleet is ready"
         return f"Sent when {moment} · Esc takes it back"
     if state.writing is None:
+        if state.editing is not None:
+            return "Editing your message · Enter sends it as a new branch · Esc leaves it"
         return TITLES[phase]
     if state.prefill is not None:
         done, total = state.prefill

@@ -82,6 +82,9 @@ class MessageTree:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    def __contains__(self, node_id: object) -> bool:
+        return node_id in self._nodes
+
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes.values())
 
@@ -100,6 +103,9 @@ class MessageTree:
 
     def node(self, node_id: MessageId) -> Node:
         return self._nodes[node_id]
+
+    def has_children(self, node_id: MessageId) -> bool:
+        return bool(self._children.get(node_id))
 
     def path(self, head: MessageId | None) -> tuple[Node, ...]:
         """From the root to `head`. A parent that is missing counts as none."""

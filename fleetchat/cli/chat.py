@@ -56,8 +56,11 @@ def run(options: argparse.Namespace) -> int:
     recipe = find_recipe(config.model.recipe)
     log_to_file()
 
-    from fleetchat.app.app import SHUTDOWN_TIMEOUT, FleetchatApp
+    from fleetchat.app.app import SAVE_TIMEOUT, SHUTDOWN_TIMEOUT, FleetchatApp
+    from fleetchat.app.archive import Archive
     from fleetchat.app.bridge import RuntimeThread
+    from fleetchat.chat.history import FILE_NAME
+    from fleetchat.paths import state_folder
 
     def make_runtime(report: Report) -> ChatRuntime:
         from fleetchat.cli.chat_backend import chat_runtime  # on the runtime's thread, after the first paint
@@ -65,14 +68,16 @@ def run(options: argparse.Namespace) -> int:
         return chat_runtime(config, recipe, report)
 
     runtime = RuntimeThread(make_runtime)
-    app = FleetchatApp(runtime, themes(), config.ui.theme)
+    archive = Archive(state_folder() / FILE_NAME)
+    app = FleetchatApp(runtime, archive, themes(), config.ui.theme, state_folder())
     try:
         app.run()
     finally:
         runtime.shutdown(SHUTDOWN_TIMEOUT)
+        archive.close(SAVE_TIMEOUT)
     if app.fault is not None:
         raise app.fault
-    return int(ExitCode.DONE)
+    return app.return_code or int(ExitCode.DONE)
 
 
 def has_terminal() -> bool:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from textual.pilot import Pilot
 
 from fleetchat.app.app import FleetchatApp
+from fleetchat.app.archive import Archive
 from fleetchat.app.screens.chat import ChatScreen
 from fleetchat.app.theme import LoadedThemes
 from fleetchat.app.widgets.start_panel import StartPanel
+from fleetchat.chat.history import FILE_NAME
 from tests.fakes.runtime import FakeRuntime
 
 DEADLINE = 10.0  # seconds; only a failing test waits that long
@@ -39,10 +43,27 @@ def screen_text(pilot: Pilot[None]) -> str:
 
 @asynccontextmanager
 async def running(
-    runtime: FakeRuntime, size: tuple[int, int] = (80, 24), *, ready: bool = True
+    runtime: FakeRuntime, size: tuple[int, int] = (80, 24), *, ready: bool = True, state: Path | None = None
 ) -> AsyncIterator[Pilot[None]]:
-    """The application on a terminal of that size, the fleet ready unless said otherwise."""
-    app = FleetchatApp(runtime, LoadedThemes((), ()), "textual-dark")
+    """The application on a terminal of that size, the fleet ready unless said otherwise.
+
+    `state` is the folder that a run before this one used; else it starts with nothing.
+    """
+    with TemporaryDirectory() as fresh:
+        folder = state or Path(fresh)
+        archive = Archive(folder / FILE_NAME)
+        app = FleetchatApp(runtime, archive, LoadedThemes((), ()), "textual-dark", folder)
+        try:
+            async with _shown(app, runtime, size, ready) as pilot:
+                yield pilot
+        finally:
+            archive.close(10)
+
+
+@asynccontextmanager
+async def _shown(
+    app: FleetchatApp, runtime: FakeRuntime, size: tuple[int, int], ready: bool
+) -> AsyncIterator[Pilot[None]]:
     async with app.run_test(size=size, notifications=True) as pilot:
         await wait_until(pilot, lambda: runtime.started)
         if ready and type(runtime) is FakeRuntime:

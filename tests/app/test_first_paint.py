@@ -8,6 +8,8 @@ from tests.architecture.checkout import CHECKOUT, run_python
 
 PAINT = """
 import asyncio, json, sys
+from pathlib import Path
+from fleetchat.app.archive import Archive
 from fleetchat.app.app import FleetchatApp
 from fleetchat.app.bridge import RuntimeThread
 from fleetchat.app.theme import LoadedThemes
@@ -18,7 +20,8 @@ class Watching(RuntimeThread):
         text = " ".join(segment.text for line in lines for segment in line)
         print(json.dumps({"painted": "Type a message" in text, "loaded": sorted(sys.modules)}))
 
-app = FleetchatApp(Watching(None), LoadedThemes((), ()), "textual-dark")
+nowhere = Path("/dev/null/none")
+app = FleetchatApp(Watching(None), Archive(nowhere), LoadedThemes((), ()), "textual-dark", nowhere)
 
 async def main():
     async with app.run_test(size=(80, 24)) as pilot:

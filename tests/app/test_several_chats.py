@@ -148,9 +148,9 @@ async def test_a_chat_is_renamed_and_moved() -> None:
         await type_text(pilot, "Mine")
         await pilot.press("enter")
         await wait_until(pilot, lambda: tab_line(pilot) == "1 Mine  +")
-        await pilot.press("ctrl+n", "alt+shift+left")
+        await pilot.press("ctrl+n", "alt+h")
         await wait_until(pilot, lambda: tab_line(pilot) == "1 New chat  2 Mine  +")
-        await pilot.press("alt+shift+right")
+        await pilot.press("alt+l")
         await wait_until(pilot, lambda: tab_line(pilot) == "1 Mine  2 New chat  +")
 
 

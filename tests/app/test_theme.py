@@ -35,8 +35,19 @@ def contrast(one: Color, other: Color) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_both_shipped_themes_load() -> None:
-    assert {theme.name for theme in shipped_themes()} >= {"fleet-dark", "fleet-light"}
+def test_there_are_dark_light_high_contrast_and_colour_blind_safe_themes() -> None:
+    themes = {theme.name: theme.dark for theme in shipped_themes()}
+    assert sum(themes.values()) >= 2
+    assert len(themes) - sum(themes.values()) >= 2
+    assert {"fleet-dark", "fleet-light", "fleet-contrast", "fleet-okabe"} <= set(themes)
+    assert len(themes) >= 6
+
+
+@pytest.mark.parametrize("text", TEXT_COLOURS)
+def test_the_high_contrast_theme_has_seven_to_one(text: str) -> None:
+    theme = next(theme for theme in shipped_themes() if theme.name == "fleet-contrast")
+    for ground in ("background", "surface", "panel"):
+        assert contrast(Color.parse(getattr(theme, text)), Color.parse(getattr(theme, ground))) >= 7
 
 
 @pytest.mark.parametrize("ground", ["background", "surface", "panel"])

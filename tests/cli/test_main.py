@@ -95,6 +95,7 @@ def test_paths_shows_each_folder(
     assert document == {
         "config": str(tmp_path / "config"),
         "state": str(tmp_path / "state"),
+        "chats": str(tmp_path / "state" / "chats.db"),
         "shards": str(tmp_path / "cache" / "shards"),
         "logs": str(tmp_path / "state" / "logs"),
         "defaults": str(CHECKOUT / "fleet.toml"),

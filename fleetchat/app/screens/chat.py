@@ -6,38 +6,42 @@ after the other: keys are handled by another task of Textual's and could come be
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap
 from textual.containers import Container
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Footer
 
 from fleetchat.app import events
 from fleetchat.app.actions import ACTIONS
-from fleetchat.app.chat_state import ChatState
-from fleetchat.app.commands import COMMANDS
+from fleetchat.app.actions.replies import send
+from fleetchat.app.commands import COMMANDS, Command, SlashCommand, parse_slash
 from fleetchat.app.events import ChatNumber, RuntimeControl
+from fleetchat.app.keeper import Keeper
+from fleetchat.app.keymap import KeyMap
 from fleetchat.app.messages import RuntimeNews
 from fleetchat.app.screens.ask_line import AskLineScreen
+from fleetchat.app.screens.desk import Desk
 from fleetchat.app.screens.failure import FailureScreen
-from fleetchat.app.tabs import TabList
 from fleetchat.app.widgets.chat_pane import ChatPane
 from fleetchat.app.widgets.fleet_table import FleetTable
 from fleetchat.app.widgets.header_line import HeaderLine
 from fleetchat.app.widgets.prompt import Prompt
 from fleetchat.app.widgets.start_panel import StartPanel
+from fleetchat.app.widgets.suggestions import Suggestions
 from fleetchat.app.widgets.tab_bar import TabBar
 from fleetchat.app.widgets.transcript import Transcript
 from fleetchat.app.words import Phase, counted, header_state, prompt_title
+from fleetchat.chat.history import ChatId
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
+
+CHECKPOINT = 1.0  # seconds: what is lost at most when the program is killed
 
 WELCOME = (
     "Type a message, Enter sends. Ctrl+J begins a new line, Esc stops a reply,\n"
@@ -45,17 +49,11 @@ WELCOME = (
 )
 
 
-class ChatScreen(Screen[None]):
-    """Several chats on one fleet."""
-
-    DEFAULT_CSS = """
-    ChatScreen { layout: vertical; background: $background; }
-    ChatScreen > #panes { height: 1fr; }
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
+def command_bindings(keys: KeyMap) -> list[Binding]:
+    """What the keys do, and what the footer shows."""
+    return [
         Binding(
-            command.keys,
+            keys.keys[command.id],
             f"command('{command.id}')",
             command.title,
             show=command.footer,
@@ -63,8 +61,29 @@ class ChatScreen(Screen[None]):
             tooltip=command.help,
         )
         for command in COMMANDS
-        if command.keys
+        if command.id in keys.keys
     ]
+
+
+class ChatScreen(Desk):
+    """Several chats on one fleet."""
+
+    DEFAULT_CSS = """
+    ChatScreen { layout: vertical; background: $background; }
+    ChatScreen > #panes { height: 1fr; }
+    """
+
+    @dataclass
+    class ChatWanted(Message, bubble=False):
+        """A stored chat was chosen."""
+
+        id: ChatId
+
+    @dataclass
+    class DeleteWanted(Message, bubble=False):
+        """The user is sure."""
+
+        number: ChatNumber
 
     @dataclass
     class CommandWanted(Message, bubble=False):
@@ -73,16 +92,13 @@ class ChatScreen(Screen[None]):
         id: str
         argument: str = ""
 
-    def __init__(self, runtime: RuntimeControl) -> None:
-        super().__init__()
-        self._runtime = runtime
-        self._numbers = 0
-        first = self.new_state()
-        self.tabs = TabList.with_one(first.number)
-        self._panes = {first.number: ChatPane(first)}
-        self._closed_chats: dict[ChatNumber, ChatState] = {}
-        self._phase = Phase.STARTING
-        self._model = ""
+    def __init__(self, runtime: RuntimeControl, keeper: Keeper, state: Path, keys: KeyMap) -> None:
+        """`state` is the folder for what the program remembers by itself."""
+        super().__init__(runtime, keeper, state)
+        self._bindings = BindingsMap(command_bindings(keys))
+        self.keys = keys
+        self.phase = Phase.STARTING
+        self.model = ""
         self._context_tokens = 0
         self._snapshot: FleetSnapshot | None = None
         self._failure = ("", "")
@@ -96,89 +112,40 @@ class ChatScreen(Screen[None]):
         yield Footer(show_command_palette=False)
 
     async def on_mount(self) -> None:
-        self._describe_empty(self.pane)
+        self.describe_empty(self.pane)
         self._set_phase(Phase.STARTING)
-        await self.show_chat(self.tabs.active)
+        await self.begin()
 
     # What actions work with
 
-    @property
-    def pane(self) -> ChatPane:
-        """The chat that is shown."""
-        return self._panes[self.tabs.active]
-
-    def new_state(self) -> ChatState:
-        self._numbers += 1
-        return ChatState(ChatNumber(self._numbers))
-
-    async def open_chat(self, state: ChatState) -> None:
-        """Show a chat in a new tab."""
-        self.tabs.open(state.number)
-        await self._mount_pane(state)
-        await self.show_chat(state.number)
-
-    async def close_chat(self, number: ChatNumber) -> None:
-        """Close a tab, its reply under way included; the last one makes room for an empty chat."""
-        if self.tabs.numbers == [number]:
-            state = self.new_state()
-            self.tabs.open(state.number)
-            await self._mount_pane(state)
-        self.tabs.close(number)
-        pane = self._panes.pop(number)
-        pane.state.abandon()
-        self._runtime.close_chat(number)
-        self._closed_chats[number] = pane.state
-        await self.show_chat(self.tabs.active)
-        await pane.remove()
-
-    async def reopen_chat(self) -> bool:
-        """Show the tab again that was closed last; False when there is none."""
-        number = self.tabs.reopen()
-        if number is None:
-            return False
-        await self._mount_pane(self._closed_chats.pop(number))
-        await self.show_chat(number)
-        return True
-
-    async def show_chat(self, number: ChatNumber) -> None:
-        """Make a tab the one that is seen."""
-        self.tabs.active = number
-        for pane in self._panes.values():
-            pane.set_class(pane.state.number == number, "-shown")
-        pane = self._panes[number]
-        pane.state.looked_at()
-        await pane.catch_up()
-        pane.prompt.focus()
-        self.refresh_words()
-        self.refresh_tabs()
-
-    def rename(self, pane: ChatPane, title: str) -> None:
-        pane.state.title = title
-        self.refresh_tabs()
-
     def stop(self, pane: ChatPane) -> None:
-        """Take a message that waits back, or stop the reply."""
+        """Take a message that waits back, leave an edit or a selection, or stop the reply."""
         if pane.state.queued:
             pane.state.queued = False
-            self._refresh_all()
+            self.refresh_all()
+        elif pane.state.editing is not None:
+            pane.state.editing = None
+            pane.prompt.clear_text()
+            self.refresh_words()
+        elif pane.transcript.selected is not None:
+            pane.transcript.point_at(None)
         elif pane.state.writing is not None:
-            self._runtime.stop(pane.state.number)
+            self.runtime.stop(pane.state.number)
 
     def tell(self, text: str) -> None:
         self.app.notify(sanitise(text), markup=False)
 
+    def key_names(self, command: Command) -> str:
+        return self.keys.shown(command.id)
+
     def ask_line(self, title: str, value: str, take: Callable[[str | None], None]) -> None:
         self.app.push_screen(AskLineScreen(title, value), take)
-
-    def refresh_tabs(self) -> None:
-        labels = [self._panes[number].state.label for number in self.tabs.numbers]
-        self.query_one(TabBar).show(labels, self.tabs.active)
 
     def refresh_words(self) -> None:
         """The words on the frame of the prompt."""
         pane = self.pane
         hint = "" if pane.transcript.following else "↓ End goes to the newest text"
-        pane.prompt.say(prompt_title(self._phase, pane.state), hint)
+        pane.prompt.say(prompt_title(self.phase, pane.state), hint)
 
     # What the runtime says
 
@@ -210,11 +177,11 @@ class ChatScreen(Screen[None]):
                 self._fail(message, hint)
 
     async def _become_ready(self, model: str, context: int) -> None:
-        self._model, self._context_tokens = model, context
+        self.model, self._context_tokens = model, context
         self.query_one(StartPanel).hide()
         self._set_phase(Phase.READY)
         for pane in tuple(self._panes.values()):
-            self._describe_empty(pane)
+            self.describe_empty(pane)
             await self._send_queued(pane)
 
     def _show_snapshot(self, snapshot: FleetSnapshot) -> None:
@@ -223,8 +190,10 @@ class ChatScreen(Screen[None]):
         self._refresh_header()
 
     async def _finish_reply(self, pane: ChatPane, answer: Answer) -> None:
-        await pane.update_reply(pane.state.finish(answer, seen=pane.shown))
-        self._refresh_all()
+        node = pane.state.finish(answer, seen=pane.shown)
+        self.keeper.save(pane.state, node)
+        await pane.update_reply(node)
+        self.refresh_all()
         await self._send_queued(pane)
 
     def _fail(self, message: str, hint: str) -> None:
@@ -244,29 +213,65 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Submitted)
     async def _submit(self, event: Prompt.Submitted) -> None:
-        pane = self._pane_of(event)
+        pane = self._pane_of(event.prompt)
         if pane is None or not event.text.strip():
             return
-        if self._phase is Phase.READY and pane.state.writing is None:
-            await self._send(pane, event.text)
+        slash = parse_slash(event.text)
+        if slash is not None:
+            await self._carry_out_typed(pane, slash)
+            return
+        if self.phase is Phase.READY and pane.state.writing is None:
+            await send(self, pane, event.text)
         else:
             pane.state.queued = True
-            self._refresh_all()
-            if self._phase is Phase.FAILED:
+            self.refresh_all()
+            if self.phase is Phase.FAILED:
                 self._show_failure()
 
-    @on(Prompt.Changed)
-    def _take_back_queued(self, event: Prompt.Changed) -> None:
-        """A message that is edited after Enter is not sent before the next Enter."""
-        pane = self._pane_of(event)
-        if pane is not None and pane.state.queued:
-            pane.state.queued = False
-            self._refresh_all()
+    async def _carry_out_typed(self, pane: ChatPane, slash: SlashCommand) -> None:
+        if slash.command is None:
+            offered = pane.suggestions.pointed_at()
+            if offered is not None:
+                pane.prompt.complete(offered)
+            else:
+                self.tell(slash.complaint)
+            return
+        pane.prompt.clear_text()
+        await ACTIONS[slash.command.id](self, slash.argument)
 
-    def _pane_of(self, event: Message) -> ChatPane | None:
-        """The chat whose prompt sent a message; None when its tab was closed meanwhile."""
-        sender = event._sender
-        return next((pane for pane in self._panes.values() if pane.prompt is sender), None)
+    @on(Suggestions.Taken)
+    def _take_suggestion(self, event: Suggestions.Taken) -> None:
+        self.pane.prompt.complete(event.command)
+        self.pane.prompt.focus()
+
+    @on(Prompt.Changed)
+    def _note_typed(self, event: Prompt.Changed) -> None:
+        """A message that is edited after Enter is not sent before the next Enter."""
+        pane = self._pane_of(event.text_area)
+        if pane is None:
+            return
+        pane.suggestions.offer(pane.prompt.text)
+        if pane.state.queued:
+            pane.state.queued = False
+            self.refresh_all()
+
+    @on(ChatWanted)
+    async def _open_wanted(self, wanted: ChatWanted) -> None:
+        if not await self.open_stored(wanted.id):
+            self.tell("This chat is gone")
+
+    @on(DeleteWanted)
+    async def _delete_wanted(self, wanted: DeleteWanted) -> None:
+        pane = self._panes.get(wanted.number)
+        if pane is not None:
+            await self.close_chat(wanted.number)
+            self._closed_chats.pop(wanted.number, None)
+            self.tabs.forget(wanted.number)
+            self.keeper.remove_chat(pane.state.id)
+
+    def _pane_of(self, prompt: object) -> ChatPane | None:
+        """The chat of a prompt; None when its tab was closed meanwhile."""
+        return next((pane for pane in self._panes.values() if pane.prompt is prompt), None)
 
     @on(Transcript.FollowChanged)
     def _note_following(self) -> None:
@@ -299,62 +304,48 @@ class ChatScreen(Screen[None]):
         getattr(self.pane.transcript, f"scroll_{direction}")(animate=False)
 
     def say_leaving(self) -> None:
+        """The program ends: what was written so far is kept."""
         self._set_phase(Phase.LEAVING)
+        for pane in self._panes.values():
+            self.keeper.save(pane.state, pane.state.abandon())
 
     # How it comes about
 
-    async def _mount_pane(self, state: ChatState) -> None:
-        pane = self._panes[state.number] = ChatPane(state)
-        await self.query_one("#panes").mount(pane)
-        self._describe_empty(pane)
-
     async def _send_queued(self, pane: ChatPane) -> None:
-        if pane.state.queued and self._phase is Phase.READY and pane.state.writing is None:
-            await self._send(pane, pane.prompt.text)
-
-    async def _send(self, pane: ChatPane, text: str) -> None:
-        state = pane.state
-        state.queued = False
-        pane.prompt.clear_text()
-        state.ask(text, time.time())
-        state.begin_reply(self._model, time.time())
-        if pane.shown:
-            await pane.catch_up()
-            pane.transcript.follow()
-        self._runtime.submit(state.number, state.turn())
-        self._refresh_all()
+        if pane.state.queued and self.phase is Phase.READY and pane.state.writing is None:
+            await send(self, pane, pane.prompt.text)
 
     def _show_failure(self) -> None:
         if not isinstance(self.app.screen, FailureScreen):
             self.app.push_screen(FailureScreen(*self._failure), self._after_failure)
 
     def _after_failure(self, again: bool | None) -> None:
-        if again and self._phase is Phase.FAILED:
+        if again and self.phase is Phase.FAILED:
             self._snapshot = None
             self.query_one(FleetTable).show(None)
             self._set_phase(Phase.STARTING)
             self.query_one(StartPanel).show_text("Starting the fleet again")
-            self._runtime.retry()
+            self.runtime.retry()
 
     def _set_phase(self, phase: Phase) -> None:
-        self._phase = phase
-        self._refresh_all()
+        self.phase = phase
+        self.refresh_all()
 
-    def _refresh_all(self) -> None:
+    def refresh_all(self) -> None:
         self.refresh_words()
         self.refresh_tabs()
         self._refresh_header()
 
     def _refresh_header(self) -> None:
         snapshot = self._snapshot
-        parts: tuple[str, ...] = (self._model,)
+        parts: tuple[str, ...] = (self.model,)
         if snapshot is not None:
-            parts = (self._model, counted(len(snapshot.stages), "stage"), snapshot.precision)
+            parts = (self.model, counted(len(snapshot.stages), "stage"), snapshot.precision)
         writing = sum(pane.state.writing is not None for pane in self._panes.values())
         speed = snapshot.tokens_per_s if snapshot is not None else 0.0
-        self.query_one(HeaderLine).show(parts, header_state(self._phase, writing, speed))
+        self.query_one(HeaderLine).show(parts, header_state(self.phase, writing, speed))
 
-    def _describe_empty(self, pane: ChatPane) -> None:
+    def describe_empty(self, pane: ChatPane) -> None:
         pane.transcript.context = self._context_tokens
-        model = f"Chat with {self._model}." if self._model else "Welcome to fleetchat."
+        model = f"Chat with {self.model}." if self.model else "Welcome to fleetchat."
         pane.transcript.describe_empty(f"{model}\n{WELCOME}")

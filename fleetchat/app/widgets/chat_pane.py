@@ -6,7 +6,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from fleetchat.app.chat_state import ChatState
+from fleetchat.app.prompt_history import PromptHistory
 from fleetchat.app.widgets.prompt import Prompt
+from fleetchat.app.widgets.suggestions import Suggestions
 from fleetchat.app.widgets.transcript import Transcript
 from fleetchat.chat.tree import Node
 
@@ -19,14 +21,16 @@ class ChatPane(Vertical):
     ChatPane.-shown { display: block; }
     """
 
-    def __init__(self, state: ChatState) -> None:
+    def __init__(self, state: ChatState, history: PromptHistory) -> None:
         super().__init__()
         self.state = state
         self.transcript = Transcript()
-        self.prompt = Prompt()
+        self.suggestions = Suggestions()
+        self.prompt = Prompt(history, self.suggestions)
 
     def compose(self) -> ComposeResult:
         yield self.transcript
+        yield self.suggestions
         yield self.prompt
 
     @property
@@ -35,7 +39,9 @@ class ChatPane(Vertical):
 
     async def catch_up(self) -> None:
         """Bring the transcript to what the state is."""
-        await self.transcript.show(self.state.path)
+        path = self.state.path
+        versions = {node.id: words for node in path if (words := self.state.version_words(node))}
+        await self.transcript.show(path, versions)
 
     async def update_reply(self, node: Node | None) -> None:
         """The reply under way has changed."""

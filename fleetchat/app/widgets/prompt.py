@@ -12,6 +12,9 @@ from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
+from fleetchat.app.commands import Command
+from fleetchat.app.prompt_history import HistoryWalk, PromptHistory
+from fleetchat.app.widgets.suggestions import Suggestions
 from fleetchat.chat.sanitise import sanitise
 
 # Ctrl+J reaches the program in every terminal; the other two only where the terminal tells them apart.
@@ -54,17 +57,20 @@ class Prompt(TextArea):
     class Submitted(Message):
         """Enter was pressed."""
 
+        prompt: Prompt
         text: str
 
     class FollowWanted(Message):
         """End was pressed at the end of the text."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: PromptHistory, suggestions: Suggestions) -> None:
         super().__init__(
             highlight_cursor_line=False,
             placeholder=Content("Type a message, Enter sends"),
         )
         self._said = ("", "")
+        self._walk = HistoryWalk(history)
+        self._suggestions = suggestions
 
     def say(self, title: str, subtitle: str = "") -> None:
         """Put words on the frame: what is going on, what can be done."""
@@ -75,12 +81,38 @@ class Prompt(TextArea):
 
     def clear_text(self) -> None:
         self.load_text("")
+        self._walk.restart()
+
+    def set_text(self, text: str) -> None:
+        """Put a text here in one undo step, the cursor at its end."""
+        self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
+        self.move_cursor(self.document.end)
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        """In the first line: the prompt before."""
+        if self._suggestions.step(-1):
+            return
+        if not select and self.cursor_at_first_line:
+            if (text := self._walk.older(self.text)) is not None:
+                self.set_text(text)
+        else:
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        """In the last line: the prompt after."""
+        if self._suggestions.step(1):
+            return
+        if not select and self.cursor_at_last_line:
+            if (text := self._walk.newer()) is not None:
+                self.set_text(text)
+        else:
+            super().action_cursor_down(select)
 
     def drop_selection(self) -> None:
         self.selection = Selection.cursor(self.cursor_location)
 
     def action_submit(self) -> None:
-        self.post_message(self.Submitted(self.text))
+        self.post_message(self.Submitted(self, self.text))
 
     def action_newline(self) -> None:
         self.replace("\n", *self.selection, maintain_selection_offset=False)
@@ -91,12 +123,18 @@ class Prompt(TextArea):
             self.post_message(self.FollowWanted())
         super().action_cursor_line_end(select)
 
+    def complete(self, command: Command) -> None:
+        """Write a command out; what it needs can be typed behind it."""
+        self.set_text(f"/{command.slash} " if command.argument else f"/{command.slash}")
+
     async def _on_key(self, event: events.Key) -> None:
         """Textual runs this before TextArea's own handler, which takes Enter for a newline."""
         if event.key == "enter":
             self.action_submit()
         elif event.key in NEWLINE_KEYS:
             self.action_newline()
+        elif event.key == "tab" and (command := self._suggestions.pointed_at()) is not None:
+            self.complete(command)
         else:
             return
         event.stop()

@@ -67,10 +67,12 @@ class ReplyText(Vertical):
         self._tail_text = ""
         self._tail.display = False
 
-    def restart(self) -> None:
+    async def restart(self) -> None:
         """The reply grows again, from nothing."""
+        await self.finish("")
         self._tail.update(WAITING)
         self._tail.display = True
+        self.display = True
 
     async def _render_block(self, block: Block, source: str) -> None:
         widget: Markdown | Static

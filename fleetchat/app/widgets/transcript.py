@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Static
 
 from fleetchat.app.widgets.message_view import MessageView
@@ -15,7 +17,7 @@ from fleetchat.app.widgets.reply_view import ReplyView
 from fleetchat.app.words import counted
 from fleetchat.chat.messages import Role
 from fleetchat.chat.sanitise import sanitise
-from fleetchat.chat.tree import Node
+from fleetchat.chat.tree import MessageId, Node
 
 # Rows from the end within which scrolling down follows again. While text streams the end moves on,
 # so that waiting for the exact end would never follow again.
@@ -57,6 +59,8 @@ class Transcript(VerticalScroll, can_focus=False):
         self._path: tuple[Node, ...] = ()
         self._first = 0  # place of the first message that is mounted
         self._views: list[MessageWidget] = []
+        self._versions: Mapping[MessageId, str] = {}
+        self.selected: MessageId | None = None
         self._empty = Static("", markup=False, classes="empty")
         self._earlier = Static("", markup=False, classes="earlier")
 
@@ -76,8 +80,14 @@ class Transcript(VerticalScroll, can_focus=False):
         """What stands here before the first message."""
         self._empty.update(sanitise(text))
 
-    async def show(self, path: tuple[Node, ...]) -> None:
-        """Show these messages. What is mounted already is kept as far as it is the same."""
+    async def show(self, path: tuple[Node, ...], versions: Mapping[MessageId, str]) -> None:
+        """Show these messages. What is mounted already is kept as far as it is the same.
+
+        `versions` has words for messages of which there are others.
+        """
+        self._versions = versions
+        if all(node.id != self.selected for node in path):
+            self.selected = None
         same = self._same(path)
         for view in self._views[same:]:
             await view.remove()
@@ -146,9 +156,51 @@ class Transcript(VerticalScroll, can_focus=False):
         return MessageView(node) if node.role is Role.USER else ReplyView(node, self.context)
 
     def _describe(self) -> None:
+        for view in self._views:
+            number = view.node.id
+            view.describe(version=self._versions.get(number, ""), selected=number == self.selected)
         self._empty.display = not self._path
         self._earlier.display = self._first > 0
         self._earlier.update(f"{counted(self._first, 'earlier message')}: scroll up")
+
+    def select(self, places: int) -> None:
+        """Point at the message before or after; behind the last one at none."""
+        ids = [view.node.id for view in self._views]
+        if not ids:
+            return
+        place = ids.index(self.selected) if self.selected in ids else len(ids)
+        place = max(0, place + places)
+        self.point_at(ids[place] if place < len(ids) else None)
+
+    def point_at(self, message: MessageId | None) -> None:
+        self.selected = message
+        self._describe()
+        view = next((view for view in self._views if view.node.id == message), None)
+        if view is None:
+            self.follow()
+        else:
+            self.scroll_to_widget(view, animate=False, force=True)
+            if self.max_scroll_y - self.scroll_y > FOLLOW_TOLERANCE:
+                self.release_anchor()
+
+    def toggle_thoughts(self) -> bool:
+        """Fold or unfold all of them, or the selected one; False when there is none."""
+        replies = [view for view in self._views if isinstance(view, ReplyView)]
+        if self.selected is not None:
+            replies = [view for view in replies if view.node.id == self.selected]
+        folded = [view.toggle_thought() for view in replies]
+        return any(folded)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a message selects it, a second one leaves it."""
+        widget = event.widget
+        while widget is not None and widget is not self:
+            if isinstance(widget, MessageView | ReplyView):
+                number = widget.node.id
+                self.selected = None if number == self.selected else number
+                self._describe()
+                return
+            widget = widget.parent if isinstance(widget.parent, Widget) else None
 
     def follow(self) -> None:
         """Go to the newest text and stay there."""

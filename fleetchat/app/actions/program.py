@@ -1,0 +1,80 @@
+"""Commands on the program: what is shown, themes, help, the external editor, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fleetchat.app.actions.registry import action
+from fleetchat.app.editor import edited
+from fleetchat.app.screens.help import HelpScreen
+from fleetchat.app.screens.theme_picker import ThemePicker
+from fleetchat.app.widgets.fleet_table import FleetTable
+from fleetchat.config.program_state import remember_setting
+from fleetchat.errors import FleetchatError
+
+if TYPE_CHECKING:
+    from fleetchat.app.screens.chat import ChatScreen
+
+
+@action("chat.stop")
+async def stop(screen: ChatScreen, _argument: str) -> None:
+    screen.stop(screen.pane)
+
+
+@action("view.follow")
+async def follow(screen: ChatScreen, _argument: str) -> None:
+    screen.pane.transcript.follow()
+
+
+@action("view.panel")
+async def panel(screen: ChatScreen, _argument: str) -> None:
+    screen.query_one(FleetTable).toggle_class("-hidden")
+
+
+@action("prompt.editor")
+async def editor(screen: ChatScreen, _argument: str) -> None:
+    prompt = screen.pane.prompt
+    try:
+        with screen.app.suspend():
+            text = await asyncio.to_thread(edited, prompt.text)
+    except FleetchatError as error:
+        screen.tell(error.message)
+        return
+    except Exception as error:  # Textual's SuspendNotSupported, where there is no terminal to hand over
+        screen.tell(f"An editor cannot be started here: {error}")
+        return
+    if text != prompt.text:
+        prompt.set_text(text)
+    screen.refresh(repaint=True, layout=True)
+
+
+@action("app.theme")
+async def theme(screen: ChatScreen, argument: str) -> None:
+    if not argument:
+        screen.app.push_screen(ThemePicker(partial(remember_theme, screen)))
+    elif argument in screen.app.available_themes:
+        screen.app.theme = argument
+        remember_theme(screen, argument)
+    else:
+        known = ", ".join(sorted(screen.app.available_themes))
+        screen.tell(f"There is no theme {argument}; there are {known}")
+
+
+@action("app.help")
+async def show_help(screen: ChatScreen, _argument: str) -> None:
+    screen.app.push_screen(HelpScreen(screen.key_names))
+
+
+@action("app.quit")
+async def leave(screen: ChatScreen, _argument: str) -> None:
+    await screen.run_action("app.quit")
+
+
+def remember_theme(screen: ChatScreen, name: str) -> None:
+    """The next run begins with it, unless the user's file says otherwise."""
+    try:
+        remember_setting("ui", "theme", name)
+    except OSError as error:
+        screen.tell(f"The theme cannot be remembered: {error.strerror}")
