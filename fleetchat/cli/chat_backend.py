@@ -113,8 +113,7 @@ class LocalFleet:
         return self.fleet.snapshot()
 
     async def wait_failed(self) -> FleetError:
-        await self.fleet.chain.wait_failed()
-        return self.fleet.chain.failure or FleetError("the fleet failed without a cause")
+        return await self.fleet.wait_failed()
 
 
 class LocalBackend:

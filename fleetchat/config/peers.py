@@ -48,7 +48,7 @@ _KINDS: dict[str, Kind] = {
     "name": Text(),
     "device": Choice(("CPU",), later="; other devices come in a later version"),
     "layers": Text(),
-    "spare": Flag(only_false="a lost peer is not replaced in this version"),
+    "spare": Flag(),
 }
 
 
@@ -77,6 +77,8 @@ def _built(values: dict[str, object]) -> PeerSettings:
     if "layers" in values:
         first, last = _layers(str(values["layers"]))
         raise ValueError(f"layers {first}-{last} cannot be chosen in this version: the cutter does")
+    if address == "local" and values.get("spare") is True:
+        raise ValueError("a local stage needs no spare: it is started again by itself")
     device = values.get("device")
     return PeerSettings(
         address=None if address == "local" else parse_address(address),

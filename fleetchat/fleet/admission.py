@@ -17,6 +17,8 @@ class Admission:
     def __init__(self, room: BlockRoom | None) -> None:
         self._room = room
         self._waiting: OrderedDict[int, tuple[int, trio.Event]] = OrderedDict()
+        self._inside: dict[int, int] = {}  # replies that were let in -> cells that each may grow to
+        self._too_large: dict[int, int] = {}  # of those, what fits no longer
 
     @property
     def waiting(self) -> int:
@@ -29,12 +31,9 @@ class Admission:
         if room is None:
             return
         if not room.fits_at_all(cells):
-            size = room.blocks.block_size
-            raise FleetError(
-                f"this reply may take {cells} KV cells, the fleet granted {room.capacity * size}",
-                hint="lower --context or --max-tokens, or raise --kv-cells",
-            )
+            raise self._too_long(room, cells)
         if not self._waiting and room.admit(number, cells):
+            self._inside[number] = cells
             return
         event = trio.Event()
         self._waiting[number] = (cells, event)
@@ -44,6 +43,41 @@ class Admission:
             if self._waiting.pop(number, None):
                 self._let_in()
 
+    def renew(self, room: BlockRoom | None) -> None:
+        """The chain came back, all cells are free: replies under way enter first, in their order.
+
+        With fewer cells than before some of them may have to wait: see `resume`.
+        """
+        before, self._room = self._room, room
+        if room is None or before is None:
+            return
+        inside, waiting = self._inside, self._waiting
+        self._inside, self._waiting = {}, OrderedDict()
+        for number, cells in inside.items():
+            if room.fits_at_all(cells):
+                self._waiting[number] = (cells, trio.Event())
+            else:
+                self._too_large[number] = cells
+        self._waiting.update(waiting)
+        self._let_in()
+
+    async def resume(self, number: int) -> None:
+        """After `renew`: wait until a reply under way fits again. Raises FleetError in numbers."""
+        if self._room is None:
+            return
+        if number in self._waiting:
+            await self._waiting[number][1].wait()
+        elif number in self._too_large:
+            raise self._too_long(self._room, self._too_large.pop(number))
+
+    @staticmethod
+    def _too_long(room: BlockRoom, cells: int) -> FleetError:
+        granted = room.capacity * room.blocks.block_size
+        return FleetError(
+            f"this reply may take {cells} KV cells, the fleet granted {granted}",
+            hint="lower --context or --max-tokens, or raise --kv-cells",
+        )
+
     def give_up(self, number: int) -> None:
         """A reply that waits need not begin."""
         if number in self._waiting:
@@ -51,6 +85,9 @@ class Admission:
 
     def leave(self, number: int, session: SessionId | None) -> None:
         """A reply has ended: whoever waits may fit now."""
+        self._inside.pop(number, None)
+        self._too_large.pop(number, None)
+        self._waiting.pop(number, None)
         if self._room is not None:
             self._room.leave(number, session)
             self._let_in()
@@ -62,4 +99,5 @@ class Admission:
             if not self._room.admit(number, cells):
                 return
             del self._waiting[number]
+            self._inside[number] = cells
             event.set()

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 
 import trio
 
-from fleetchat.errors import FleetError, PeerLost, ProtocolError
+from fleetchat.errors import FleetError, PeerLost, ProtocolError, RemoteProtocolError
+from fleetchat.fleet.deadlines import Deadlines
 from fleetchat.fleet.recorder import Samples, StageRecord
 from fleetchat.fleet.telemetry import StageState
+from fleetchat.fleet.trouble import Cause, Loss
 from fleetchat.ids import Address, BatchSequence, ChainId, Epoch
 from fleetchat.transport.link import Link
-from fleetchat.wire.frames import Forward, InBand, Ready, Result, Slice, Stats
+from fleetchat.wire.frames import Forward, InBand, Ready, Result, ResultStatus, Slice, Stats
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class Stage:
     ready: Ready | None = None
     stats: Stats | None = None
     record: StageRecord = field(default_factory=StageRecord)
+    silent_since: float | None = None  # trio clock; None while it is heard
 
     @property
     def place(self) -> str:
@@ -44,19 +47,35 @@ class Stage:
 
 OnResult = Callable[[Result], None]
 
+UNTOUCHED = {ResultStatus.SKIPPED, ResultStatus.FAILED}
+GRACE = 1.0  # seconds for whoever reads the link to say why it broke
+
 
 class Chain:
-    """Use `open_chain`. All calls come from the trio thread."""
+    """One epoch of a chain. Use `open_chain`. All calls come from the trio thread."""
 
-    def __init__(self, stages: list[Stage]) -> None:
+    def __init__(
+        self,
+        stages: list[Stage],
+        *,
+        deadlines: Deadlines | None = None,
+        vocabulary: int = 0,
+        before: Chain | None = None,
+    ) -> None:
+        """`before` is the lost incarnation of the same chain. `vocabulary` 0 = any token is believed."""
         self.stages = stages
-        self.identity = ChainId(secrets.token_hex(16))
-        self.epoch = Epoch(1)
-        self.return_network_ms = Samples()
+        self.deadlines = deadlines or Deadlines()
+        self.identity: ChainId = before.identity if before else ChainId(secrets.token_hex(16))
+        self.epoch: Epoch = Epoch(before.epoch + 1) if before else Epoch(1)
+        self.return_network_ms: Samples = before.return_network_ms if before else Samples()
         self.failure: FleetError | None = None
-        self.dropped = 0
+        self.loss: Loss | None = None  # what the failure was, when a stage is to blame
+        self.suspected: float | None = None  # when the first of its links broke
+        self.opened_at = trio.current_time()
+        self.dropped: int = before.dropped if before else 0
+        self._vocabulary = vocabulary
         self._failed = trio.Event()
-        self._waiting: dict[int, OnResult] = {}
+        self._waiting: dict[int, tuple[tuple[Slice, ...], OnResult]] = {}
         self.on_failure: Callable[[], None] = lambda: None
         self._next_sequence = 0
         self._upstream: Link | None = None
@@ -86,7 +105,7 @@ class Chain:
         self.check()
         sequence = BatchSequence(self._next_sequence)
         self._next_sequence = (self._next_sequence + 1) % 2**32
-        self._waiting[sequence] = on_result
+        self._waiting[sequence] = (slices, on_result)
         await self._send(Forward(epoch=self.epoch, sequence=sequence, slices=slices))
 
     async def send_in_band(self, frame: InBand) -> None:
@@ -98,6 +117,22 @@ class Chain:
         """Raises the failure that ended the chain, if one did."""
         if self.failure is not None:
             raise self.failure
+
+    def lose(self, stage: Stage, failure: FleetError, cause: Cause, *, heard: float | None = None) -> None:
+        """End the chain because of one stage. `heard` is the last sign of life of a silent one."""
+        if self.failure is not None:
+            return
+        stage.state, stage.detail = StageState.LOST, failure.message
+        now = trio.current_time()
+        began = heard if heard is not None else self.suspect()
+        self.loss = Loss(stage.index, str(stage.address), cause, began, now)
+        self.fail(failure)
+
+    def suspect(self) -> float:
+        """Note that something broke; returns when the first thing did."""
+        if self.suspected is None:
+            self.suspected = trio.current_time()
+        return self.suspected
 
     def fail(self, failure: FleetError) -> None:
         """End the chain: the first failure is the cause, everybody who waits learns of it."""
@@ -117,20 +152,54 @@ class Chain:
         try:
             await self._upstream.send(frame, shielded=True)
         except (PeerLost, ProtocolError) as failure:
-            self.fail(failure)
-            raise
+            self.suspect()
+            with trio.move_on_after(GRACE):
+                await self.wait_failed()
+            self.lose(self.stages[0], failure, Cause.LINK)
+            self.check()
 
     def start(self, upstream: Link, window: int) -> None:
         """Begin to serve: all stages are ready, the data link into the first stage is attached."""
         self._upstream = upstream
         self.window = window
 
+    async def hang_up(self) -> None:
+        """After a failure: nobody is to wait any longer for a socket that takes nothing."""
+        if self._upstream is not None:
+            with trio.CancelScope(shield=True):
+                await self._upstream.aclose()
+
     def deliver(self, result: Result) -> None:
-        on_result = self._waiting.pop(result.sequence, None) if result.epoch == self.epoch else None
-        if on_result is None:
+        """Raises RemoteProtocolError for a RESULT that does not fit its batch."""
+        waiting = self._waiting.pop(result.sequence, None) if result.epoch == self.epoch else None
+        if waiting is None:
             self.dropped += 1
             return
+        slices, on_result = waiting
+        check_result(result, slices, stages=len(self.stages), vocabulary=self._vocabulary)
         now = trio.current_time()
         for stage, timing in zip(self.stages, result.timings, strict=False):
             stage.record.add_batch(now, queue_us=timing.queue_us, compute_us=timing.compute_us)
         on_result(result)
+
+
+def check_result(result: Result, slices: tuple[Slice, ...], *, stages: int, vocabulary: int) -> None:
+    """Whether a RESULT can be the one of `slices`. Raises RemoteProtocolError, in numbers."""
+    if len(result.results) != len(slices) or len(result.timings) != stages:
+        raise RemoteProtocolError(
+            f"a RESULT of {len(result.results)} slices and {len(result.timings)} stages came for a batch of "
+            f"{len(slices)} slices through {stages} stages"
+        )
+    if any(len(timing.cells) != len(slices) for timing in result.timings):
+        raise RemoteProtocolError("a RESULT does not count the cells of each slice")
+    for one, asked in zip(result.results, slices, strict=True):
+        if one.session != asked.session:
+            raise RemoteProtocolError(f"a RESULT is of session {one.session}, not {asked.session}")
+        if one.status in UNTOUCHED:
+            continue
+        if (one.status is ResultStatus.DRAWN) is not (asked.draw is not None):
+            raise RemoteProtocolError("a RESULT draws where nothing was asked for, or does not where it was")
+        if one.accepted > asked.drafts:
+            raise RemoteProtocolError(f"a RESULT accepts {one.accepted} of {asked.drafts} drafts")
+        if vocabulary and one.token >= vocabulary:
+            raise RemoteProtocolError(f"a RESULT draws token {one.token}, the ids end at {vocabulary - 1}")

@@ -35,7 +35,7 @@ async def prepare_fleet(
     recipe = find_recipe(config.model.recipe)
     peers = peers_of(config)
     store = Store(paths.store_folder())
-    key = key_of(config, peers)
+    key = key_of(config, (*peers, *spares_of(config)))
     drafter, draft_model = drafter_of(config, recipe), draft_of(config, recipe)
     require_draft_model(drafter, draft_model)
     manifest = await build_in_process(
@@ -55,6 +55,7 @@ async def prepare_fleet(
         draft_model=draft_model,
         draft_depth=None if config.speculation.depth == "adaptive" else int(config.speculation.depth),
         max_draft=config.speculation.max_draft,
+        spares=spares_of(config),
     )
 
 
@@ -69,6 +70,13 @@ def peers_of(config: Config) -> tuple[PeerSpec, ...]:
             hint='add a [[fleet.peers]] table with an address, or set mode = "embedded"',
         )
     return serving
+
+
+def spares_of(config: Config) -> tuple[PeerSpec, ...]:
+    """Peers that wait until another one is lost."""
+    if config.fleet.mode == "embedded":
+        return ()
+    return tuple(PeerSpec(peer.address, peer.name) for peer in config.fleet.peers if peer.spare)
 
 
 def key_of(config: Config, peers: tuple[PeerSpec, ...]) -> bytes | None:

@@ -7,38 +7,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
 from fleetchat.engine.ledger import reserved_cells, should_compact
-from fleetchat.errors import EngineRefused, FleetError, PromptError, SliceFailed
+from fleetchat.errors import FleetError, PeerLost, PromptError, ProtocolError
 from fleetchat.fleet.admission import Admission
 from fleetchat.fleet.batching import ChainLimits
 from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.counters import Counters
 from fleetchat.fleet.draft.depth import DepthPolicy
-from fleetchat.fleet.embedded import embedded_peer
 from fleetchat.fleet.generation import Generation
 from fleetchat.fleet.interleaver import Interleaver
-from fleetchat.fleet.opening import MAX_SLICES, Opening, open_chain
-from fleetchat.fleet.options import FleetOptions, available_cores, candidates, threads_per_stage
+from fleetchat.fleet.opening import MAX_SLICES
+from fleetchat.fleet.options import FleetOptions
+from fleetchat.fleet.peers import Peers, started_peers
 from fleetchat.fleet.recorder import Rate
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.room import BlockRoom
 from fleetchat.fleet.session import ChainState, GenerationRequest
-from fleetchat.fleet.speculation import Speculation, check_speculation, open_speculation
+from fleetchat.fleet.speculation import Speculation, open_speculation
+from fleetchat.fleet.supervision import OpenLegs, Supervisor
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
-from fleetchat.fleet.timeline import Timeline
+from fleetchat.fleet.timeline import PassedBatch, Timeline
 from fleetchat.fleet.trace import tracing
+from fleetchat.fleet.trouble import Recovery
 from fleetchat.fleet.view import fleet_snapshot
-from fleetchat.ids import Address, SessionId
-from fleetchat.paths import log_folder
+from fleetchat.ids import SessionId
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import Cancel, Close, Compact, Fork
-
-OpenLegs = Callable[[Sequence[Address]], AbstractAsyncContextManager[tuple[Address, ...]]]
 
 
 class FleetSession:
@@ -71,7 +69,7 @@ class Fleet:
         self.chain = chain
         self.interleaver = Interleaver(chain, chain_limits(options, chain))
         self.timeline = Timeline(len(chain.stages))
-        self.interleaver.on_passed = lambda batch: self.timeline.note_batch(batch, chain.leg_seconds())
+        self.interleaver.on_passed = self._note_passed
         self.rate = Rate()
         self.counters = Counters()
         self.sessions: list[FleetSession] = []
@@ -79,8 +77,64 @@ class Fleet:
         self.admission = Admission(self.room)
         self.evictions = 0  # idle sessions that lost their cells to others
         self.forks = 0  # sessions that began with cells of another one
+        self.failure: FleetError | None = None  # why nothing more is tried to bring the chain back
+        self.recoveries: list[Recovery] = []
+        self.trouble = ""  # which stage failed, why, and what happens now, in words
+        self.on_trouble: Callable[[str], None] = lambda sentence: None
+        self.shown_chain = chain  # the epoch that panels show: it may not be open yet
+        self.tokens_of_epoch = 0
+        self._changed = trio.Event()
         self._numbers = 0
         self._next_session_id = 1
+
+    def _note_passed(self, batch: PassedBatch) -> None:
+        self.timeline.note_batch(batch, self.chain.leg_seconds())
+
+    def adopt(self, chain: Chain, recovery: Recovery) -> None:
+        """Serve with another epoch of the chain: its stages hold nothing, every session is filled anew."""
+        for session in self.sessions:
+            session.state = None
+        before, self.chain, self.shown_chain = self.interleaver, chain, chain
+        self.interleaver = Interleaver(chain, chain_limits(self.options, chain))
+        self.interleaver.take_over(before)
+        self.room = block_room(chain)
+        self.recoveries.append(recovery)
+        self.trouble, self.tokens_of_epoch = "", 0
+        self.admission.renew(self.room)
+        self._wake()
+
+    def note_trouble(self, sentence: str, chain: Chain) -> None:
+        """A stage was lost; `chain` is the epoch in which it was."""
+        self.shown_chain = chain
+        if sentence != self.trouble:
+            self.trouble = sentence
+            self.on_trouble(sentence)
+
+    def show(self, chain: Chain) -> None:
+        """Let panels see an epoch that is being opened."""
+        self.shown_chain = chain
+
+    def give_up(self, failure: FleetError, chain: Chain) -> None:
+        """The chain will not come back; replies under way end with `failure`."""
+        self.failure, self.shown_chain = failure, chain
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_recovered(self, lost: Chain) -> None:
+        """Until another epoch than `lost` serves. Raises FleetError when there will be none."""
+        while self.chain is lost:
+            if self.failure is not None:
+                raise self.failure
+            await self._changed.wait()
+
+    async def wait_failed(self) -> FleetError:
+        """Until nothing more is tried to bring the chain back; why."""
+        while self.failure is None:
+            await self._changed.wait()
+        return self.failure
 
     @property
     def reservation(self) -> int:
@@ -108,7 +162,10 @@ class Fleet:
         on_text: Callable[[str], None],
         on_prefill: Callable[[int, int], None] = lambda done, total: None,
     ) -> Answer:
-        """One reply. Streams text to `on_text`; a failure of the chain ends the Answer, its text is kept.
+        """One reply. Streams text to `on_text`.
+
+        It goes on over the loss of a stage. When the chain cannot be brought back the Answer ends, its text
+        is kept.
 
         Raises PromptError when the prompt is empty or leaves no room in the context, FleetError when
         no cells are left. With an engine that keeps cells in blocks a reply waits for room instead.
@@ -231,7 +288,8 @@ class Fleet:
         if self.room is not None:
             self.room.forget(state.session)
         if self.chain.failure is None:
-            await self.chain.send_in_band(Close(self.chain.epoch, state.session))
+            with suppress(PeerLost, ProtocolError):  # a chain that is lost frees everything
+                await self.chain.send_in_band(Close(self.chain.epoch, state.session))
 
     async def _make_room(self, newcomer: FleetSession) -> None:
         holders = [one for one in self.sessions if one.state is not None and one is not newcomer]
@@ -276,77 +334,6 @@ def check_prompt(request: GenerationRequest, context: int) -> None:
         )
 
 
-@asynccontextmanager
-async def open_fleet(
-    options: FleetOptions,
-    *,
-    on_progress: Callable[[str], None] = lambda line: None,
-    legs: OpenLegs | None = None,
-) -> AsyncIterator[Fleet]:
-    """Start what is embedded, dial all stages, open the chain; everything is gone at the end.
-
-    `legs` gets the stages' addresses and says where the data links are dialled instead (see `Opening`).
-    Raises FleetError and its kinds (unreachable, refused, wrong key) with one clear line.
-    """
-    key = options.key or secrets.token_bytes(32)
-    async with AsyncExitStack() as stack:
-        speculation = await open_speculation(options)
-        addresses = await _start_embedded(options, key, stack, on_progress)
-        dialled = await stack.enter_async_context(legs(addresses)) if legs else None
-        opened = await _open_chain(options, key, addresses, dialled, stack, on_progress)
-        yield await stack.enter_async_context(
-            fleet_over(opened.options, opened.chain, speculation, opened.reason)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """`options` name the KV engine that serves, `reason` says why it does."""
-
-    chain: Chain
-    options: FleetOptions
-    reason: str
-
-
-async def _open_chain(
-    options: FleetOptions,
-    key: bytes,
-    addresses: list[Address],
-    legs: tuple[Address, ...] | None,
-    stack: AsyncExitStack,
-    on_progress: Callable[[str], None],
-) -> _Opened:
-    """With `auto` the paged engine if every stage passes with it, else the masked one."""
-    refusal: EngineRefused | None = None
-    for chosen, reason in candidates(options):
-        if refusal is not None:
-            check_speculation(chosen)
-            reason = f"not paged: {refusal.message}"
-            on_progress(reason)
-        try:
-            opening = Opening(chosen, key, on_progress, legs)
-            chain = await stack.enter_async_context(open_chain(opening, addresses))
-            return _Opened(chain, chosen, reason)
-        except EngineRefused as error:
-            if options.kv != "auto" or refusal is not None:
-                raise
-            refusal = error
-    raise AssertionError("the last candidate is opened or raises")
-
-
-@asynccontextmanager
-async def fleet_over(
-    options: FleetOptions, chain: Chain, speculation: Speculation, reason: str = ""
-) -> AsyncIterator[Fleet]:
-    """A fleet on a chain that is open; `reason` says why it has the KV engine that it has."""
-    fleet = Fleet(options, chain, speculation, reason)
-    with tracing(options, fleet.timeline):
-        async with open_tasks() as tasks:
-            tasks.start_soon(fleet.interleaver.run)
-            yield fleet
-            tasks.cancel_scope.cancel()
-
-
 def chain_limits(options: FleetOptions, chain: Chain) -> ChainLimits:
     """What the batch former must keep to: the least that any stage can do."""
     ready = [stage.ready for stage in chain.stages if stage.ready]
@@ -359,28 +346,49 @@ def chain_limits(options: FleetOptions, chain: Chain) -> ChainLimits:
     )
 
 
-async def _start_embedded(
-    options: FleetOptions, key: bytes, stack: AsyncExitStack, on_progress: Callable[[str], None]
-) -> list[Address]:
-    threads = threads_per_stage(options, available_cores())
-    addresses: list[Address] = []
-    for index, peer in enumerate(options.peers):
-        if peer.address is not None:
-            addresses.append(peer.address)
-            continue
-        on_progress(f"starting shard peer {index}")
-        address, _ = await stack.enter_async_context(
-            embedded_peer(
-                key=key,
-                store_root=options.store_root,
-                threads=threads,
-                log_file=log_folder() / f"peer-{index}.log",
-                core=options.cores[index % len(options.cores)] if options.cores else None,
-                kv_cells=options.kv_cells,
-            )
-        )
-        addresses.append(address)
-    return addresses
+@asynccontextmanager
+async def open_fleet(
+    options: FleetOptions,
+    *,
+    on_progress: Callable[[str], None] = lambda line: None,
+    legs: OpenLegs | None = None,
+) -> AsyncIterator[Fleet]:
+    """Start what is embedded, dial all stages, open the chain; everything is gone at the end.
+
+    A stage that is lost later is replaced, see `supervision.py`. `legs` gets the stages' addresses and says
+    where the data links are dialled instead (see `Opening`). Raises FleetError and its kinds (unreachable,
+    refused, wrong key) with one clear line.
+    """
+    key = options.key or secrets.token_bytes(32)
+    speculation = await open_speculation(options)
+    async with (
+        started_peers(options, key, on_progress) as peers,
+        keep_fleet(options, key, peers, speculation, on_progress=on_progress, legs=legs) as fleet,
+    ):
+        yield fleet
 
 
-__all__ = ["Fleet", "FleetOptions", "FleetSession", "SliceFailed", "open_fleet"]
+@asynccontextmanager
+async def keep_fleet(
+    options: FleetOptions,
+    key: bytes,
+    peers: Peers,
+    speculation: Speculation,
+    *,
+    on_progress: Callable[[str], None] = lambda line: None,
+    legs: OpenLegs | None = None,
+) -> AsyncIterator[Fleet]:
+    """A fleet over peers that run already, as long as they can be brought back."""
+
+    def new_fleet(chosen: FleetOptions, chain: Chain, reason: str) -> Fleet:
+        return Fleet(chosen, chain, speculation, reason)
+
+    supervisor = Supervisor(options, key, peers, new_fleet, on_progress=on_progress, legs=legs)
+    async with open_tasks() as tasks:
+        fleet: Fleet = await tasks.start(supervisor.run)
+        with tracing(fleet.options, fleet.timeline):
+            yield fleet
+        tasks.cancel_scope.cancel()
+
+
+__all__ = ["Fleet", "FleetOptions", "FleetSession", "OpenLegs", "keep_fleet", "open_fleet"]

@@ -7,17 +7,20 @@ every committed token but the pending one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
-from fleetchat.errors import DrafterFailed, FleetchatError, SliceFailed
+from fleetchat.errors import DrafterFailed, FleetchatError, FleetError, SliceFailed
+from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.counters import Counters
 from fleetchat.fleet.draft.depth import Round
 from fleetchat.fleet.draft.interface import NOTHING, Proposal
 from fleetchat.fleet.feed import Feed
 from fleetchat.fleet.reply import Reply, TextDecoder
+from fleetchat.fleet.resumption import Resumptions
 from fleetchat.fleet.session import GenerationRequest
 from fleetchat.fleet.telemetry import Answer, FinishReason, Speculation
 from fleetchat.wire.frames import Draw, ResultStatus
@@ -80,10 +83,14 @@ class Generation:
             room=fleet.options.context - len(request.token_ids),
         )
         self._stopped = False
+        self._chain = fleet.chain  # which the round under way uses
+        self._waiting: trio.CancelScope | None = None  # for another epoch of the chain
+        self._resumptions = Resumptions()
         self._clock = _Clock(started=trio.current_time())
         self._counters = Counters()
         self._cells: tuple[tuple[int, int], ...] = ()  # (live, dead) a stage, as last reported
         self._cached = 0
+        self._fed_from = 0
         self._drafter = fleet.speculation.drafter.name
         self._notes: list[str] = []
         self.prefill_total = 0
@@ -98,25 +105,55 @@ class Generation:
         self._stopped = True
         self._fleet.admission.give_up(self._session.number)
         self._fleet.interleaver.give_up(self._session.number)
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     async def run(self) -> Answer:
         """Rounds until the reply ends. Raises only what concerns the caller (no room, a bug)."""
         error: tuple[str, str] | None = None
         try:
             while self._reply.finish_reason is None:
-                await self._round()
+                await self._round_or_recovery()
         except FleetchatError as failure:
             if (
                 not self._reply.token_ids
-                and self._fleet.chain.failure is None
+                and self._fleet.failure is None
                 and not isinstance(failure, SliceFailed)
             ):
                 raise
             error = (failure.message, failure.hint or "")
             self._emit(self._reply.end(FinishReason.ERROR))
-        if await self._fleet.tidy(self._session):
-            self._count_compactions(1)
+        with suppress(FleetError):  # a chain that is lost has nothing to tidy
+            if await self._fleet.tidy(self._session):
+                self._count_compactions(1)
         return self._answer(error)
+
+    async def _round_or_recovery(self) -> None:
+        """A round; when the chain is lost in it, wait for the next epoch, which repeats it.
+
+        Nothing is lost or doubled: a round commits only what its RESULT said, tokens are drawn by position.
+        """
+        try:
+            await self._round()
+        except SliceFailed:
+            raise
+        except FleetError:
+            if self._chain.failure is None:
+                raise
+            await self._wait_recovered(self._chain)
+
+    async def _wait_recovered(self, lost: Chain) -> None:
+        fleet = self._fleet
+        with trio.CancelScope() as self._waiting:
+            if self._stopped:
+                self._waiting.cancel()
+            await fleet.wait_recovered(lost)
+            await fleet.admission.resume(self._session.number)
+        self._waiting = None
+        if self._stopped:
+            self._emit(self._reply.end(FinishReason.CANCELLED))
+        else:
+            self._resumptions.begin(fleet.recoveries[-1])
 
     async def _round(self) -> None:
         proposal, draft_seconds = await self._propose()
@@ -125,11 +162,10 @@ class Generation:
             self._emit(self._reply.end(FinishReason.CANCELLED))
             return
         assert feed.outcome is not None
-        if feed.outcome.status is ResultStatus.FAILED:
+        if feed.outcome.status is not ResultStatus.DRAWN:
             await self._fleet.drop_state(self._session)
-            raise SliceFailed(
-                feed.outcome.fault_code, f"a stage could not serve this reply: {feed.outcome.fault_text}"
-            )
+            text = feed.outcome.fault_text or "it was left out, though nobody had stopped it"
+            raise SliceFailed(feed.outcome.fault_code, f"a stage could not serve this reply: {text}")
         self._note_cells(feed)
         accepted = feed.outcome.accepted
         emitted = (*proposal.ids[:accepted], feed.outcome.token)
@@ -176,6 +212,8 @@ class Generation:
                 self._clock.commit(now, 1)
                 self._session.rate.add(now)
                 self._fleet.rate.add(now)
+                self._fleet.tokens_of_epoch += 1
+                self._resumptions.emitted(now)
             elif self._clock.first is None:
                 self._clock.commit(now, 0)
             self._emit(text)
@@ -185,18 +223,25 @@ class Generation:
         if self._stopped:
             return None
         session, fleet, committed = self._session, self._fleet, self._committed
+        chain = self._chain = fleet.chain
+        chain.check()
         state, compacted = await fleet.state_for(session, committed, len(drafts))
+        if fleet.chain is not chain:
+            chain.check()  # lost meanwhile, and brought back already: `state` is of the epoch before
         self._count_compactions(compacted)
         first = state.reusable(committed)
         rows = [*committed[first:], *drafts]
         feed = Feed(state, first, rows, self._draw(), drafts=len(drafts), on_rows_done=self._note_prefilled)
         self._note_prefill(first, len(committed))
-        completed = await fleet.interleaver.exchange(session.number, feed)
+        self._resumptions.fed(len(committed) - first)
+        interleaver = fleet.interleaver
+        completed = await interleaver.exchange(session.number, feed)
         for counters in self._all_counters:
             counters.count_rollback(feed.rollback)
         if completed and not self._stopped:
             return feed
-        await fleet.interleaver.cancel(feed)
+        with suppress(FleetError):  # a chain that is lost needs no CANCEL
+            await interleaver.cancel(feed)
         return None
 
     def _draw(self) -> Draw:
@@ -211,14 +256,16 @@ class Generation:
         )
 
     def _note_prefill(self, first: int, total: int) -> None:
-        if self._counters.rounds == 0:
-            self._cached, self.prefill_done, self.prefill_total = first, first, total
+        if self._counters.rounds == 0 and not self._resumptions.refilling:
+            self._cached = first
+        if self._counters.rounds == 0 or self._resumptions.refilling:
+            self._fed_from, self.prefill_done, self.prefill_total = first, first, total
             self._on_prefill(first, total)
 
     def _note_prefilled(self, rows: int) -> None:
         """`rows` of the feed are done on all stages."""
-        if self._counters.rounds == 0:
-            self.prefill_done = self._cached + rows
+        if self._counters.rounds == 0 or self._resumptions.refilling:
+            self.prefill_done = min(self._fed_from + rows, self.prefill_total)
             self._on_prefill(self.prefill_done, self.prefill_total)
 
     @property
@@ -261,6 +308,7 @@ class Generation:
                 cells_dead=tuple(dead for _, dead in self._cells),
                 compactions=counters.compactions,
             ),
+            recoveries=self._resumptions.report(),
             error=error,
             notes=tuple(self._notes),
         )

@@ -6,7 +6,7 @@ matter; the dialler asks again within the connect deadline.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -14,10 +14,11 @@ import trio
 
 from fleetchat.engine.ledger import reserved_cells
 from fleetchat.engine.precision import Precision, wire_dtype
-from fleetchat.errors import FleetError, PeerLost, PeerUnreachable, ProtocolError
+from fleetchat.errors import FleetError, PeerLost, PeerRefused, PeerUnreachable, ProtocolError
 from fleetchat.fleet.chain import Chain, Stage
 from fleetchat.fleet.options import FleetOptions, load_deadline
 from fleetchat.fleet.telemetry import StageState
+from fleetchat.fleet.trouble import Cause
 from fleetchat.fleet.watching import (
     Readiness,
     keep_pinging,
@@ -27,6 +28,8 @@ from fleetchat.fleet.watching import (
     read_results,
     read_upstream,
     refused,
+    watch_data_link,
+    watch_heartbeat,
 )
 from fleetchat.ids import Address, StageIndex
 from fleetchat.transport.link import Link, dial
@@ -101,7 +104,20 @@ class Opening:
         )
 
 
-def stages_of(options: FleetOptions, addresses: list[Address]) -> list[Stage]:
+def new_chain(options: FleetOptions, addresses: Sequence[Address], before: Chain | None = None) -> Chain:
+    """A chain that nobody was asked to serve yet; with `before` it is the next epoch of that one."""
+    chain = Chain(
+        stages_of(options, addresses),
+        deadlines=options.deadlines,
+        vocabulary=options.manifest.vocabulary,
+        before=before,
+    )
+    for stage, old in zip(chain.stages, before.stages if before else (), strict=False):
+        stage.record = old.record
+    return chain
+
+
+def stages_of(options: FleetOptions, addresses: Sequence[Address]) -> list[Stage]:
     """The chain's stages in order, before anything is dialled."""
     return [
         Stage(
@@ -116,18 +132,22 @@ def stages_of(options: FleetOptions, addresses: list[Address]) -> list[Stage]:
 
 
 @asynccontextmanager
-async def open_chain(opening: Opening, addresses: list[Address]) -> AsyncIterator[Chain]:
-    """Open a chain over the peers at `addresses`; it is closed with GOODBYE at the end.
+async def open_chain(opening: Opening, chain: Chain) -> AsyncIterator[None]:
+    """Open a chain that `new_chain` made; it is closed with GOODBYE at the end.
 
-    Raises PeerUnreachable, AuthenticationFailed, PeerRefused (with both sides' values) or PeerLost.
+    Links are always new: so no frame of an epoch before can come over them. A stage that still serves that
+    epoch ends it when it reads the OPEN, and keeps its shard loaded.
+
+    Raises PeerUnreachable, AuthenticationFailed, PeerRefused (with both sides' values) or PeerLost; the stage
+    that is to blame is LOST then.
     """
-    chain = Chain(stages_of(opening.options, addresses))
     controls: list[Link] = []
     links: list[Link] = []
     async with open_tasks() as nursery:
         try:
             await _connect_all(opening, chain, controls, links, nursery)
-            yield chain
+            chain.opened_at = trio.current_time()
+            yield
         finally:
             with trio.CancelScope(shield=True):
                 await _take_leave(controls, links)
@@ -139,39 +159,62 @@ async def _connect_all(
 ) -> None:
     readiness = Readiness(chain, opening.on_progress)
     for stage in chain.stages:
-        link = await _dial(opening, stage, stage.address, Purpose.CONTROL)
+        link = await _dial(opening, chain, stage, stage.address, Purpose.CONTROL)
         controls.append(link)
-        stage.state = StageState.LOADING
-        await link.send(opening.frame(chain, stage))
+        if stage.state is StageState.CONNECTING:
+            stage.state = StageState.LOADING
+        await _send_open(opening, chain, stage, link)
         nursery.start_soon(read_control, link, stage, chain, readiness)
         nursery.start_soon(poll_statistics, link, stage, chain)
-        nursery.start_soon(keep_pinging, link)
+        nursery.start_soon(keep_pinging, link, chain)
+        nursery.start_soon(watch_heartbeat, link, stage, chain)
     largest = max(entry.bin.size for entry in opening.options.manifest.stages)
     with trio.move_on_after(load_deadline(largest)) as deadline:
+        nursery.start_soon(_cancel_when_failed, chain, deadline)
         upstream, returning = await _attach_both(opening, chain, links)
         await readiness.wait()
+    chain.check()
     if deadline.cancelled_caught:
         waiting = [stage.title for stage in chain.stages if stage.ready is None]
         raise FleetError(f"{', '.join(waiting)} did not become ready in {load_deadline(largest):.0f} s")
-    chain.check()
     windows = [stage.ready.window for stage in chain.stages if stage.ready]
     chain.start(upstream, min(windows))
     nursery.start_soon(read_upstream, upstream, chain)
     nursery.start_soon(read_results, returning, chain)
-    for link in (upstream, returning):
-        nursery.start_soon(keep_pinging, link)
+    for link, stage in ((upstream, chain.stages[0]), (returning, chain.stages[-1])):
+        nursery.start_soon(keep_pinging, link, chain)
+        nursery.start_soon(watch_data_link, link, stage, chain)
     nursery.start_soon(note_network, upstream, returning, chain)
 
 
-async def _dial(opening: Opening, stage: Stage, address: Address, purpose: Purpose) -> Link:
+async def _cancel_when_failed(chain: Chain, scope: trio.CancelScope) -> None:
+    """A stage that is lost while others are waited for is told at once."""
+    await chain.wait_failed()
+    scope.cancel()
+
+
+async def _send_open(opening: Opening, chain: Chain, stage: Stage, link: Link) -> None:
+    try:
+        await link.send(opening.frame(chain, stage))
+    except PeerLost as failure:
+        chain.lose(stage, failure, Cause.DIED)
+        raise
+
+
+async def _dial(opening: Opening, chain: Chain, stage: Stage, address: Address, purpose: Purpose) -> Link:
     deadline = opening.options.connect_deadline
     try:
         return await dial(address, opening.key, purpose=purpose, connect_deadline=deadline)
     except PeerUnreachable as failure:
-        raise PeerUnreachable(
+        told = PeerUnreachable(
             f"stage {stage.index}: {failure.message}",
             hint=failure.hint or f"is `fleetchat peer` running at {address}?",
-        ) from failure
+        )
+        chain.lose(stage, told, Cause.UNREACHABLE)
+        raise told from failure
+    except FleetError as failure:
+        chain.lose(stage, failure, Cause.REFUSED if isinstance(failure, PeerRefused) else Cause.UNREACHABLE)
+        raise
 
 
 async def _attach_both(opening: Opening, chain: Chain, links: list[Link]) -> tuple[Link, Link]:
@@ -189,7 +232,7 @@ async def _attach(opening: Opening, chain: Chain, stage: Stage, role: AttachRole
     with trio.move_on_after(opening.options.connect_deadline):
         while True:
             chain.check()
-            link = await _dial(opening, stage, address, Purpose.DATA)
+            link = await _dial(opening, chain, stage, address, Purpose.DATA)
             answer = await _ask_to_attach(
                 link, Attach(chain.identity, chain.epoch, StageIndex(stage.index), role)
             )

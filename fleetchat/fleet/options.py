@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.errors import InputError
+from fleetchat.fleet.deadlines import Deadlines
 from fleetchat.ids import Address
 
 
@@ -43,6 +44,8 @@ class FleetOptions:
     max_draft: int = 8  # the most that adaptive takes
     trace_file: Path | None = None  # what every stage did, in Chrome's trace event format
     connect_deadline: float = 20.0  # seconds
+    spares: tuple[PeerSpec, ...] = ()  # take the place of a stage that is lost; each has an address
+    deadlines: Deadlines = field(default_factory=Deadlines)
 
 
 def candidates(options: FleetOptions) -> list[tuple[FleetOptions, str]]:

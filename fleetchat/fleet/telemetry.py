@@ -17,6 +17,7 @@ class StageState(StrEnum):
     BUSY = "busy"
     STALLED = "stalled"
     LOST = "lost"
+    RECOVERING = "recovering"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class FleetSnapshot:
     waiting: int = 0  # replies that wait for room
     evictions: int = 0  # idle sessions that lost their cells to others
     forks: int = 0  # sessions that began with cells of another one
+    recoveries: int = 0  # stages that were lost and replaced
+    trouble: str = ""  # which stage failed, why, and what happens now, in words
     timeline: TimelineSnapshot | None = None  # seconds of the coordinator's clock
 
 

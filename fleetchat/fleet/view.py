@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> FleetSnapshot:
     """What the panels show at `now` (seconds of the trio clock)."""
-    options, chain, listed = fleet.options, fleet.chain, list(fleet.sessions)
+    options, chain, listed = fleet.options, fleet.shown_chain, list(fleet.sessions)
     busy = any(session.generation is not None for session in listed)
     return FleetSnapshot(
         model=options.manifest.model,
@@ -29,6 +29,8 @@ def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> Flee
         waiting=fleet.admission.waiting,
         evictions=fleet.evictions,
         forks=fleet.forks,
+        recoveries=len(fleet.recoveries),
+        trouble=fleet.trouble,
         timeline=fleet.timeline.snapshot(
             now, seconds=timeline_seconds, in_flight_since=fleet.interleaver.in_flight_since
         ),
@@ -37,14 +39,14 @@ def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> Flee
 
 def _stage_snapshot(stage: Stage, busy: bool, now: float) -> StageSnapshot:
     record, ready, stats = stage.record, stage.ready, stage.stats
-    state = StageState.BUSY if busy and stage.state is StageState.READY else stage.state
+    state, detail = _state_of(stage, busy, now)
     return StageSnapshot(
         index=stage.index,
         address=str(stage.address),
         first_layer=stage.first_layer,
         last_layer=stage.last_layer,
         state=state,
-        detail=stage.detail,
+        detail=detail,
         engine=ready.engine if ready else "",
         device=ready.device if ready else "",
         compute_ms=record.compute_ms.percentiles(now),
@@ -55,6 +57,15 @@ def _stage_snapshot(stage: Stage, busy: bool, now: float) -> StageSnapshot:
         cells_dead=sum(one.dead for one in stats.sessions) if stats else record.cells_dead,
         memory_resident=stats.memory_resident if stats else 0,
     )
+
+
+def _state_of(stage: Stage, busy: bool, now: float) -> tuple[StageState, str]:
+    """With its detail in words."""
+    if stage.silent_since is not None and stage.state is not StageState.LOST:
+        return StageState.STALLED, f"nothing was heard of it for {now - stage.silent_since:.0f} s"
+    if busy and stage.state is StageState.READY:
+        return StageState.BUSY, stage.detail
+    return stage.state, stage.detail
 
 
 def _session_snapshot(fleet: Fleet, session: FleetSession, now: float) -> SessionSnapshot:

@@ -14,10 +14,22 @@ import trio
 from fleetchat.errors import EngineRefused, FleetError, PeerLost, PeerRefused, ProtocolError
 from fleetchat.fleet.chain import Chain, Stage
 from fleetchat.fleet.telemetry import StageState
+from fleetchat.fleet.trouble import Cause
+from fleetchat.transport.heartbeat import Heartbeat
 from fleetchat.transport.link import Link
-from fleetchat.wire.frames import Error, FaultCode, Goodbye, Progress, Ready, Result, Stats, StatsRequest
+from fleetchat.wire.frames import (
+    Error,
+    FaultCode,
+    Frame,
+    Goodbye,
+    Progress,
+    Ready,
+    Result,
+    Stats,
+    StatsRequest,
+)
 
-PING_INTERVAL = 0.5  # seconds
+NETWORK_INTERVAL = 0.5  # seconds
 STATS_INTERVAL = 1.0  # seconds
 FIRST_INTERVAL = 0.1  # seconds, until every leg has a round trip: an `ask` may last half a second
 EXPLANATION = 0.25  # seconds that a broken data link waits for a control link to say who died
@@ -66,9 +78,11 @@ async def read_control(link: Link, stage: Stage, chain: Chain, readiness: Readin
                 case Error(code=FaultCode.LINK):
                     await _suspect(chain, stage, refused(stage, frame))
                 case Error():
-                    _fail(chain, stage, refused(stage, frame))
+                    failure = refused(stage, frame)
+                    cause = Cause.REFUSED if isinstance(failure, PeerRefused) else Cause.FAULT
+                    chain.lose(stage, failure, cause)
                 case Goodbye():
-                    _fail(chain, stage, PeerLost(f"{stage.place} left: {frame.reason}"))
+                    chain.lose(stage, PeerLost(f"{stage.place} left: {frame.reason}"), Cause.LEFT)
                 case _:
                     raise ProtocolError(
                         f"stage {stage.index} sent {type(frame).__name__} on its control link"
@@ -76,7 +90,7 @@ async def read_control(link: Link, stage: Stage, chain: Chain, readiness: Readin
             if chain.failure is not None:
                 readiness.wake()  # the link may stay open for long after an ERROR
     except (PeerLost, ProtocolError) as failure:
-        _fail(chain, stage, _named(failure, stage))
+        chain.lose(stage, _named(failure, stage), _cause_of(failure))
     finally:
         readiness.wake()
 
@@ -97,26 +111,48 @@ def _named(failure: FleetError, stage: Stage) -> FleetError:
     return type(failure)(f"{stage.place}: {failure.message}", hint=failure.hint)
 
 
-def _fail(chain: Chain, stage: Stage, failure: FleetError) -> None:
-    stage.state, stage.detail = StageState.LOST, failure.message
-    chain.fail(failure)
+def _cause_of(failure: FleetError) -> Cause:
+    return Cause.GARBAGE if isinstance(failure, ProtocolError) else Cause.DIED
 
 
-async def _suspect(chain: Chain, stage: Stage, failure: FleetError) -> None:
-    """A data link broke: when one of its ends has died, its control link says so in a moment."""
-    with trio.move_on_after(EXPLANATION):
+async def watch_heartbeat(link: Link, stage: Stage, chain: Chain) -> None:
+    """Silence on a control link: first it is shown, then the stage is lost.
+
+    PINGs are answered off the inference thread, so a stage that computes for long is not silent.
+    """
+    deadlines = chain.deadlines
+    heartbeat = Heartbeat(link, deadlines.ping)
+    while (silent := await heartbeat.tick()) < deadlines.lost:
+        stage.silent_since = heartbeat.heard if silent >= deadlines.stalled else None
+    text = f"{stage.place} stopped answering: nothing was heard of it for {silent:.1f} s"
+    chain.lose(stage, PeerLost(text), Cause.SILENT, heard=heartbeat.heard)
+
+
+async def watch_data_link(link: Link, stage: Stage, chain: Chain) -> None:
+    """A data link that swallows everything, while the control links are well."""
+    await Heartbeat(link, chain.deadlines.ping).wait_silent(chain.deadlines.silent_data_link)
+    await _suspect(chain, stage, PeerLost(f"{stage.place}: nothing comes over its data link any more"))
+
+
+async def _suspect(chain: Chain, stage: Stage, failure: FleetError, cause: Cause = Cause.LINK) -> None:
+    """A data link broke: when one of its ends has died, its control link says so in a moment.
+
+    A stage that is silent already is waited for longer: it may stand still.
+    """
+    chain.suspect()
+    silent = any(one.silent_since is not None for one in chain.stages)
+    with trio.move_on_after(chain.deadlines.lost if silent else EXPLANATION):
         await chain.wait_failed()
-    if chain.failure is None:
-        _fail(chain, stage, failure)
+    chain.lose(stage, failure, cause)
 
 
 async def read_upstream(link: Link, chain: Chain) -> None:
     """Nothing but PONGs comes back on this link; reading it notices its end."""
+    stage = chain.stages[0]
     try:
-        await link.receive()
-        raise ProtocolError("the first stage sent a frame on the link into it")
+        raise _unexpected(await link.receive(), "the link into it")
     except (PeerLost, ProtocolError) as failure:
-        await _suspect(chain, chain.stages[0], _named(failure, chain.stages[0]))
+        await _suspect(chain, stage, _named(failure, stage), _cause_on_data(failure))
 
 
 async def read_results(link: Link, chain: Chain) -> None:
@@ -124,15 +160,30 @@ async def read_results(link: Link, chain: Chain) -> None:
         while True:
             frame = await link.receive()
             if not isinstance(frame, Result):
-                raise ProtocolError(f"the last stage sent {type(frame).__name__} on the return link")
+                raise _unexpected(frame, "the return link")
             chain.deliver(frame)
     except (PeerLost, ProtocolError) as failure:
-        await _suspect(chain, chain.stages[-1], _named(failure, chain.stages[-1]))
+        stage = chain.stages[-1]
+        await _suspect(chain, stage, _named(failure, stage), _cause_on_data(failure))
 
 
-async def keep_pinging(link: Link) -> None:
+def _unexpected(frame: Frame, where: str) -> FleetError:
+    """What a frame on a data link means that is no RESULT."""
+    match frame:
+        case Goodbye():
+            return PeerLost(f"it closed {where}: {frame.reason}")
+        case Error():
+            return PeerLost(frame.text, hint=frame.hint or None)
+    return ProtocolError(f"it sent {type(frame).__name__} on {where}")
+
+
+def _cause_on_data(failure: FleetError) -> Cause:
+    return Cause.GARBAGE if isinstance(failure, ProtocolError) else Cause.LINK
+
+
+async def keep_pinging(link: Link, chain: Chain) -> None:
     with suppress(PeerLost):  # the reader of the same link names the failure
-        await link.keep_pinging(PING_INTERVAL)
+        await link.keep_pinging(chain.deadlines.ping)
 
 
 async def poll_statistics(link: Link, stage: Stage, chain: Chain) -> None:
@@ -151,7 +202,7 @@ async def note_network(upstream: Link, returning: Link, chain: Chain) -> None:
         measured = all(
             stage.record.network_ms.percentiles(trio.current_time()).count for stage in chain.stages
         )
-        await trio.sleep(PING_INTERVAL if measured else FIRST_INTERVAL)
+        await trio.sleep(NETWORK_INTERVAL if measured else FIRST_INTERVAL)
         now = trio.current_time()
         if upstream.round_trips:
             chain.stages[0].record.network_ms.add(now, upstream.round_trips[-1] / 2000)

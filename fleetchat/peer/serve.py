@@ -19,7 +19,7 @@ from fleetchat.peer.downstream import close_now, say_goodbye
 from fleetchat.peer.faults import ChainFault, error_frame
 from fleetchat.peer.loading import EngineFactory, LoadedStages, ShardStore
 from fleetchat.peer.opening import check_engine, find_stage
-from fleetchat.peer.service import ChainService
+from fleetchat.peer.service import SILENCE, ChainService
 from fleetchat.transport.link import HANDSHAKE_DEADLINE, Link, accept
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import Attach, FaultCode, Frame, Goodbye, NotYet, Open, StatsRequest
@@ -46,6 +46,7 @@ class PeerOptions:
     engines: tuple[str, ...] = ENGINES
     handshake_deadline: float = HANDSHAKE_DEADLINE
     first_frame_deadline: float = FIRST_FRAME_DEADLINE
+    silence: float = SILENCE
 
 
 async def serve(
@@ -178,7 +179,14 @@ class Peer:
                 text = f"epoch {before.open.epoch} of this chain is served here, epoch {open_.epoch} came"
                 raise ChainFault(FaultCode.PROTOCOL, text)
             await _end(before)
-        return ChainService(open_, manifest, self._stages, self._options.key, partial(_report, link))
+        return ChainService(
+            open_,
+            manifest,
+            self._stages,
+            self._options.key,
+            partial(_report, link),
+            silence=self._options.silence,
+        )
 
     async def _run(self, service: ChainService) -> None:
         place = service.open.chain, service.open.stage

@@ -24,6 +24,7 @@ from fleetchat.peer.loading import LoadedStage, LoadedStages
 from fleetchat.peer.queue import QueuedBatch, QueuedItem, ServedKey, queue_byte_limit
 from fleetchat.peer.report import describe_ready, describe_stats
 from fleetchat.peer.stage import StagePlan, StageWorker
+from fleetchat.transport.heartbeat import Heartbeat
 from fleetchat.transport.link import Link
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import (
@@ -48,6 +49,9 @@ from fleetchat.wire.limits import downstream_limits, upstream_limits
 
 PROGRESS_INTERVAL = 0.25  # seconds: at most four a second
 PING_INTERVAL = 0.5  # seconds, on the link to the next stage
+SILENCE = 6.0
+"""Seconds of silence on the link to the next stage after which it is broken. A second more than the
+coordinator gives a control link: when that stage stands still, the coordinator is to notice by itself."""
 
 Report = Callable[[Frame], Awaitable[None]]  # sends whole frames: cancelling it never cuts one in two
 
@@ -58,7 +62,14 @@ class ChainService:
     """Attach data links with `serve_data_link`; both ends of the chain see GOODBYE when it is over."""
 
     def __init__(
-        self, open_: Open, manifest: Manifest, stages: LoadedStages, key: bytes, report: Report
+        self,
+        open_: Open,
+        manifest: Manifest,
+        stages: LoadedStages,
+        key: bytes,
+        report: Report,
+        *,
+        silence: float = SILENCE,
     ) -> None:
         self.open = open_
         self.key = ServedKey(open_.chain, open_.epoch)
@@ -68,6 +79,7 @@ class ChainService:
         self._stages = stages
         self._shared_key = key
         self._report = report
+        self._silence = silence
         self._is_last = open_.next_address is None
         self._links: dict[AttachRole, Link] = {}
         self._return_attached = trio.Event()
@@ -199,6 +211,7 @@ class ChainService:
         try:
             async with open_tasks() as tasks:
                 tasks.start_soon(link.keep_pinging, PING_INTERVAL)
+                tasks.start_soon(self._watch_silence, link)
                 frame = await link.receive()
                 tasks.cancel_scope.cancel()
             if isinstance(frame, Error):
@@ -209,6 +222,11 @@ class ChainService:
             self.fail(ChainFault(FaultCode.LINK, f"the link to the next stage broke: {error.message}"))
         finally:
             await say_goodbye(link, "the chain has ended")
+
+    async def _watch_silence(self, link: Link) -> None:
+        await Heartbeat(link, PING_INTERVAL).wait_silent(self._silence)
+        text = f"nothing was heard over the link to the next stage for {self._silence:g} s"
+        self.fail(ChainFault(FaultCode.LINK, text))
 
     async def _answer_attach(self, link: Link, role: AttachRole, scope: trio.CancelScope) -> None:
         try:
@@ -239,7 +257,7 @@ class ChainService:
             match frame:
                 case Forward() | Cancel() | Close() | Compact() | Fork():
                     self._take(frame, received - before)
-                    await self._wait_room()
+                    await self._wait_room(link)
                 case Error():
                     raise PeerLost(f"the other side says: {frame.text}", hint=frame.hint or None)
                 case Goodbye():
@@ -262,10 +280,16 @@ class ChainService:
         else:
             thread.push_in_band(self.key, frame)
 
-    async def _wait_room(self) -> None:
-        """Let the socket push back while more bytes wait than two of the largest batches have."""
+    async def _wait_room(self, link: Link) -> None:
+        """Let the socket push back while more bytes wait than two of the largest batches have.
+
+        PINGs are not read meanwhile: our own ones say that we live.
+        """
         while self._stage is not None and self._stage.thread.waiting_bytes(self.key) > self._byte_limit:
-            await self._room.wait()
+            with trio.move_on_after(PING_INTERVAL) as scope:
+                await self._room.wait()
+            if scope.cancelled_caught:
+                await link.ping()
 
     def _on_done(self, item: QueuedItem, outgoing: Outgoing) -> None:
         with suppress(trio.ClosedResourceError):  # the chain has ended meanwhile

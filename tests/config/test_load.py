@@ -307,7 +307,7 @@ def test_the_number_of_peers_is_the_number_of_stages(folders: Folders) -> None:
         ),
         (
             'address = "local"\nspare = true',
-            "(the 2nd): its spare must be false: a lost peer is not replaced in this version",
+            "(the 2nd) cannot be used: a local stage needs no spare: it is started again by itself",
         ),
         (
             'address = "local"\nname = "\\u001b[2J"',
@@ -384,3 +384,10 @@ def test_the_user_s_own_folder_needs_no_confirmation(
     assert load().fleet.mode == "peers"
     monkeypatch.chdir(folders.own.parent)
     assert load().fleet.mode == "peers"
+
+
+def test_a_spare_is_no_stage(folders: Folders) -> None:
+    file = f'{PEERS}[[fleet.peers]]\naddress = "10.0.0.7:7077"\nspare = true\n'
+    config = folders.load(file)
+    assert [peer.spare for peer in config.fleet.peers] == [False, False, True]
+    assert config.fleet.stages == 2

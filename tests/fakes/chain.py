@@ -7,7 +7,7 @@ token fails at once, without a model.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,10 +15,10 @@ import trio
 
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.engine.interface import StageEngine
-from fleetchat.fleet.coordinator import Fleet, OpenLegs, fleet_over
+from fleetchat.fleet.coordinator import Fleet, OpenLegs, keep_fleet
+from fleetchat.fleet.deadlines import Deadlines
 from fleetchat.fleet.draft.interface import Drafter
 from fleetchat.fleet.draft.none import NoDrafter
-from fleetchat.fleet.opening import Opening, open_chain
 from fleetchat.fleet.options import FleetOptions, PeerSpec
 from fleetchat.fleet.session import GenerationRequest, SamplingSettings
 from fleetchat.fleet.speculation import Speculation
@@ -26,9 +26,12 @@ from fleetchat.ids import Address, BuildKey
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.serve import PeerOptions, serve
 from tests.fakes.engine import FakeEngine, Mischief, Oracle, by_position
+from tests.fakes.peers import FixedPeers
 from tests.peer.builders import manifest
 
 KEY = bytes(range(32))
+PATIENT = Deadlines(recovery=0.0, attempts=1)
+"""Where nobody is to come back: one attempt, then the fleet has failed."""
 
 
 class Letters:
@@ -85,6 +88,7 @@ async def fake_fleet(
     max_draft: int = 8,
     legs: OpenLegs | None = None,
     trace_file: Path | None = None,
+    deadlines: Deadlines = PATIENT,
 ) -> AsyncIterator[FakeFleet]:
     """`mischief` has an entry a stage. `asked_manifest` is what the coordinator believes in."""
     build = manifest(stages, context=context)
@@ -106,6 +110,7 @@ async def fake_fleet(
         max_draft=max_draft,
         legs=legs,
         trace_file=trace_file,
+        deadlines=deadlines,
     ) as (fleet, scopes):
         yield FakeFleet(fleet, engines, scopes)
 
@@ -127,6 +132,7 @@ async def fleet_over_engines(
     max_draft: int = 8,
     legs: OpenLegs | None = None,
     trace_file: Path | None = None,
+    deadlines: Deadlines = PATIENT,
 ) -> AsyncIterator[tuple[Fleet, list[trio.CancelScope]]]:
     """A fleet over one peer for each engine, and the scopes that end a peer each."""
     async with trio.open_nursery() as nursery:
@@ -145,16 +151,13 @@ async def fleet_over_engines(
             kv_cells=kv_cells,
             connect_deadline=2.0,
             trace_file=trace_file,
+            deadlines=deadlines,
         )
         speculation = Speculation(
             drafter or NoDrafter(), depth=depth, max_draft=max_draft, vocabulary=build.vocabulary
         )
         try:
-            async with (
-                legs(addresses) if legs else nullcontext() as dialled,
-                open_chain(Opening(options, key, lambda line: None, dialled), addresses) as chain,
-                fleet_over(options, chain, speculation) as fleet,
-            ):
+            async with keep_fleet(options, key, FixedPeers(addresses), speculation, legs=legs) as fleet:
                 yield fleet, scopes
         finally:
             nursery.cancel_scope.cancel()

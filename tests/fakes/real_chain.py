@@ -10,14 +10,14 @@ import trio
 
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.cutter.store import Store
-from fleetchat.fleet.coordinator import Fleet, fleet_over
+from fleetchat.fleet.coordinator import Fleet, keep_fleet
 from fleetchat.fleet.draft.interface import Drafter
-from fleetchat.fleet.opening import Opening, open_chain
 from fleetchat.fleet.options import FleetOptions, PeerSpec
 from fleetchat.fleet.speculation import Speculation, open_speculation
 from fleetchat.ids import Address
 from fleetchat.peer.engines import create_engine
 from fleetchat.peer.serve import PeerOptions, serve
+from tests.fakes.peers import FixedPeers
 
 KEY = bytes(32)
 
@@ -48,10 +48,7 @@ async def real_fleet(
         )
     async with trio.open_nursery() as nursery:
         addresses = [await nursery.start(_serve_one, store) for _ in manifest.stages]
-        async with (
-            open_chain(Opening(options, KEY, lambda line: None), addresses) as chain,
-            fleet_over(options, chain, speculation) as fleet,
-        ):
+        async with keep_fleet(options, KEY, FixedPeers(addresses), speculation) as fleet:
             yield fleet
         nursery.cancel_scope.cancel()
 

@@ -1,0 +1,128 @@
+"""Who serves which stage: embedded processes, configured addresses, and the spares that wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+import trio
+
+from fleetchat.fleet.embedded import embedded_peer
+from fleetchat.fleet.options import FleetOptions, available_cores, threads_per_stage
+from fleetchat.ids import Address
+from fleetchat.paths import log_folder
+
+
+class Peers(Protocol):
+    """What the supervisor needs to know of them, and can do for them."""
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where each stage is served now."""
+
+    @property
+    def spares(self) -> int:
+        """How many addresses wait to take a place."""
+
+    def is_embedded(self, stage: int) -> bool:
+        """Whether `restart` can be had."""
+
+    def ended(self) -> list[int]:
+        """Stages whose process has ended."""
+
+    async def restart(self, stage: int) -> None:
+        """End the process of an embedded stage, whatever it does, and start another. Raises FleetError."""
+
+    def take_spare(self, stage: int, *, keep: bool) -> None:
+        """Let a spare serve the stage; with `keep` the lost peer becomes the last spare."""
+
+
+class OwnPeers:
+    """Starts what is embedded, and knows the rest by address."""
+
+    def __init__(self, options: FleetOptions, key: bytes, on_progress: Callable[[str], None]) -> None:
+        self.addresses: list[Address] = []
+        self._options = options
+        self._key = key
+        self._on_progress = on_progress
+        self._threads = threads_per_stage(options, available_cores())
+        self._processes: dict[int, tuple[AsyncExitStack, trio.Process]] = {}
+        self._spares = deque(spare.address for spare in options.spares if spare.address is not None)
+
+    @property
+    def spares(self) -> int:
+        return len(self._spares)
+
+    def is_embedded(self, stage: int) -> bool:
+        return self._options.peers[stage].address is None
+
+    def ended(self) -> list[int]:
+        return [stage for stage, (_, process) in self._processes.items() if process.returncode is not None]
+
+    def process(self, stage: int) -> trio.Process:
+        """Of an embedded stage. Fault injection and measurements need its number."""
+        return self._processes[stage][1]
+
+    async def start(self) -> None:
+        """Raises FleetError when a process does not start."""
+        for stage, peer in enumerate(self._options.peers):
+            if peer.address is not None:
+                self.addresses.append(peer.address)
+                continue
+            self._on_progress(f"starting shard peer {stage}")
+            self.addresses.append(await self._start(stage))
+
+    async def restart(self, stage: int) -> None:
+        self._on_progress(f"starting shard peer {stage} again")
+        await self._end(stage)
+        self.addresses[stage] = await self._start(stage)
+
+    def take_spare(self, stage: int, *, keep: bool) -> None:
+        lost, self.addresses[stage] = self.addresses[stage], self._spares.popleft()
+        if keep:
+            self._spares.append(lost)
+
+    async def aclose(self) -> None:
+        """End all processes, in order."""
+        for stage in list(self._processes):
+            stack, _ = self._processes.pop(stage)
+            await stack.aclose()
+
+    async def _end(self, stage: int) -> None:
+        if stage not in self._processes:
+            return  # the start before this one failed
+        stack, process = self._processes.pop(stage)
+        process.kill()  # it may hang, or be stopped
+        await stack.aclose()
+
+    async def _start(self, stage: int) -> Address:
+        options = self._options
+        async with AsyncExitStack() as stack:
+            address, process = await stack.enter_async_context(
+                embedded_peer(
+                    key=self._key,
+                    store_root=options.store_root,
+                    threads=self._threads,
+                    log_file=log_folder() / f"peer-{stage}.log",
+                    core=options.cores[stage % len(options.cores)] if options.cores else None,
+                    kv_cells=options.kv_cells,
+                )
+            )
+            self._processes[stage] = (stack.pop_all(), process)
+        return address
+
+
+@asynccontextmanager
+async def started_peers(
+    options: FleetOptions, key: bytes, on_progress: Callable[[str], None]
+) -> AsyncIterator[OwnPeers]:
+    """The peers of a fleet; the processes among them end with it. Raises FleetError."""
+    peers = OwnPeers(options, key, on_progress)
+    try:
+        await peers.start()
+        yield peers
+    finally:
+        with trio.CancelScope(shield=True):
+            await peers.aclose()

@@ -1,0 +1,33 @@
+"""Peers as the supervisor knows them, at addresses that never change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleetchat.ids import Address
+
+
+class FixedPeers:
+    """Whoever dies is dialled again at the same address."""
+
+    def __init__(self, addresses: Sequence[Address], spares: Sequence[Address] = ()) -> None:
+        self.addresses = list(addresses)
+        self._spares = list(spares)
+
+    @property
+    def spares(self) -> int:
+        return len(self._spares)
+
+    def is_embedded(self, stage: int) -> bool:
+        return False
+
+    def ended(self) -> list[int]:
+        return []
+
+    async def restart(self, stage: int) -> None:
+        raise AssertionError("nothing is embedded here")
+
+    def take_spare(self, stage: int, *, keep: bool) -> None:
+        lost, self.addresses[stage] = self.addresses[stage], self._spares.pop(0)
+        if keep:
+            self._spares.append(lost)
