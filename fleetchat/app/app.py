@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from fleetchat.app.archive import Archive
-from fleetchat.app.commands import COMMANDS
+from fleetchat.app.commands import COMMANDS, NUMBERED
 from fleetchat.app.events import RuntimeControl, RuntimeEvent
 from fleetchat.app.keeper import Keeper
 from fleetchat.app.keymap import KeyMap, resolve
@@ -155,6 +155,8 @@ class FleetchatApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for command in COMMANDS:
+            if command.id in NUMBERED:
+                continue
             yield SystemCommand(
                 command.title, command.help, partial(self.chat_screen.action_command, command.id)
             )

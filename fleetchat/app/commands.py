@@ -26,8 +26,7 @@ class Command:
 
 
 def _tab_by_place(place: int) -> Command:
-    help_text = f"Show chat {place}, where the terminal reports this key"
-    return Command(f"tab.{place}", "Tabs", f"Chat {place}", help_text, keys=f"alt+{place}")
+    return Command(f"tab.{place}", "Tabs", f"Chat {place}", f"Show chat {place}", keys=f"alt+{place}")
 
 
 _MESSAGES = (
@@ -72,6 +71,7 @@ _PROGRAM = (
     Command("app.quit", "Program", "Quit", "Leave fleetchat", "", "quit"),
 )
 
+NUMBERED = frozenset(f"tab.{place}" for place in range(1, 10))
 COMMANDS: tuple[Command, ...] = (*_MESSAGES, *_TABS, *_CHATS, *_PROGRAM)
 BY_ID = {command.id: command for command in COMMANDS}
 BY_SLASH = {command.slash: command for command in COMMANDS if command.slash}

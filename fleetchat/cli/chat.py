@@ -59,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from fleetchat.app.app import SAVE_TIMEOUT, SHUTDOWN_TIMEOUT, FleetchatApp
     from fleetchat.app.archive import Archive
     from fleetchat.app.bridge import RuntimeThread
+    from fleetchat.app.keymap import resolve
     from fleetchat.chat.history import FILE_NAME
     from fleetchat.paths import state_folder
 
@@ -69,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
 
     runtime = RuntimeThread(make_runtime)
     archive = Archive(state_folder() / FILE_NAME)
-    app = FleetchatApp(runtime, archive, themes(), config.ui.theme, state_folder())
+    app = FleetchatApp(runtime, archive, themes(), config.ui.theme, state_folder(), resolve(config.ui.keys))
+    app.chat_screen.panel_shown = config.ui.panel
     try:
         app.run()
     finally:

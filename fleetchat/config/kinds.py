@@ -125,6 +125,19 @@ class Texts(_TomlText):
 
 
 @dataclass(frozen=True)
+class TextTable:
+    """A table of texts."""
+
+    def check(self, value: object, base: Path) -> dict[str, str]:
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+            raise ValueError(f"must be a table of texts in quotes, not {_shown(value)}")
+        return {str(name): text for name, text in value.items()}
+
+    def from_text(self, text: str) -> object:
+        raise ValueError("can only be set in a file")
+
+
+@dataclass(frozen=True)
 class Depth(_TomlText):
     """Drafts a round: "adaptive", or a number."""
 

@@ -5,11 +5,23 @@ Defaults are in the shipped `fleet.toml`; a field that may be None is not set th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleetchat.config.kinds import Choice, Depth, FilePath, Flag, Integer, Kind, Number, Text, Texts
+from fleetchat.config.kinds import (
+    Choice,
+    Depth,
+    FilePath,
+    Flag,
+    Integer,
+    Kind,
+    Number,
+    Text,
+    Texts,
+    TextTable,
+)
 from fleetchat.config.peers import Peers, PeerSettings
 
 HIGHEST_SEED = 2**63 - 1
@@ -89,7 +101,7 @@ class SamplingSettings:
 class ChatSettings:
     system: str | None = _optional(Text())
     """The system prompt; None = what the model's own chat template says."""
-    overflow: str = _required(Choice(("refuse",), later="; dropping old messages comes in a later version"))
+    overflow: str = _required(Choice(("refuse", "drop-oldest")))
     """What happens when a conversation outgrows the context."""
 
 
@@ -101,6 +113,8 @@ class UiSettings:
     """Whether the fleet panel is shown."""
     refresh_hz: float = _required(Number(1, 10))
     """How often the panel is drawn anew, times a second."""
+    keys: Mapping[str, str] = field(default_factory=dict, metadata={"kind": TextTable(), "option": None})
+    """Keys of commands by their names; clashes are told when the chat starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

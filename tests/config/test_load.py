@@ -391,3 +391,17 @@ def test_a_spare_is_no_stage(folders: Folders) -> None:
     config = folders.load(file)
     assert [peer.spare for peer in config.fleet.peers] == [False, False, True]
     assert config.fleet.stages == 2
+
+
+def test_keys_of_commands_are_a_table_of_texts(folders: Folders) -> None:
+    assert folders.load('[ui.keys]\n"tab.new" = "ctrl+t"\n').ui.keys == {"tab.new": "ctrl+t"}
+    assert load().ui.keys == {}
+    with pytest.raises(ConfigError, match="keys in .ui. must be a table of texts in quotes"):
+        folders.load("[ui]\nkeys = { a = 1 }\n")
+
+
+def test_what_the_program_remembers_is_weaker_than_the_file(folders: Folders) -> None:
+    remember_setting("ui", "theme", "mine")
+    remember_setting("ui", "refresh_hz", 2)
+    assert (load().ui.theme, load().ui.refresh_hz) == ("mine", 2)
+    assert folders.load('[ui]\ntheme = "yours"\n').ui.theme == "yours"

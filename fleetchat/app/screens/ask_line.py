@@ -23,7 +23,7 @@ class AskLineScreen(ModalScreen[str | None]):
         width: 64; max-width: 100%; height: auto; max-height: 100%;
         border: round $primary; background: $surface; padding: 0 1;
     }
-    AskLineScreen Input { border: none; height: 1; padding: 0; background: $panel; color: $foreground; }
+    AskLineScreen Input { background: $panel; color: $foreground; }
     AskLineScreen .hint { color: $secondary; margin: 1 0 0 0; }
     """
 
@@ -39,7 +39,7 @@ class AskLineScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical() as panel:
             panel.border_title = Content(self._title)
-            yield Input(self._value, select_on_focus=True)
+            yield Input(self._value, select_on_focus=True, compact=True)
             yield Static("Enter accepts, Esc changes nothing.", markup=False, classes="hint")
 
     def on_mount(self) -> None:

@@ -44,8 +44,9 @@ from fleetchat.fleet.telemetry import Answer, FleetSnapshot
 CHECKPOINT = 1.0  # seconds: what is lost at most when the program is killed
 
 WELCOME = (
-    "Type a message, Enter sends. Ctrl+J begins a new line, Esc stops a reply,\n"
-    "Ctrl+N opens a new chat, Page Up and Page Down scroll, Ctrl+Q leaves."
+    "Type a message, Enter sends. Ctrl+J begins a new line, Esc stops a reply.\n"
+    "Ctrl+N opens a new chat, F3 finds old ones, F4 changes the colours,\n"
+    "F1 shows all keys and commands, Ctrl+Q leaves."
 )
 
 
@@ -97,6 +98,7 @@ class ChatScreen(Desk):
         super().__init__(runtime, keeper, state)
         self._bindings = BindingsMap(command_bindings(keys))
         self.keys = keys
+        self.panel_shown = True
         self.phase = Phase.STARTING
         self.model = ""
         self._context_tokens = 0
@@ -113,6 +115,7 @@ class ChatScreen(Desk):
 
     async def on_mount(self) -> None:
         self.describe_empty(self.pane)
+        self.query_one(FleetTable).set_class(not self.panel_shown, "-hidden")
         self._set_phase(Phase.STARTING)
         await self.begin()
 

@@ -31,8 +31,8 @@ class FindChatScreen(ModalScreen[ChatId | None]):
         width: 90; max-width: 100%; height: 80%;
         border: round $primary; background: $surface; padding: 0 1;
     }
-    FindChatScreen Input { border: none; height: 1; padding: 0; background: $panel; color: $foreground; }
-    FindChatScreen OptionList { height: 1fr; border: none; padding: 0; background: $surface; }
+    FindChatScreen Input { background: $panel; color: $foreground; }
+    FindChatScreen OptionList { height: 1fr; padding: 0; background: $surface; }
     FindChatScreen .hint { color: $secondary; }
     """
 
@@ -51,8 +51,10 @@ class FindChatScreen(ModalScreen[ChatId | None]):
     def compose(self) -> ComposeResult:
         with Vertical() as panel:
             panel.border_title = Content("Chats")
-            yield Input(self._wanted, placeholder="Type to search all messages", select_on_focus=False)
-            yield OptionList()
+            yield Input(
+                self._wanted, placeholder="Type to search all messages", select_on_focus=False, compact=True
+            )
+            yield OptionList(compact=True)
             yield Static("", markup=False, classes="hint")
 
     async def on_mount(self) -> None:

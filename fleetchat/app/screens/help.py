@@ -12,19 +12,19 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from fleetchat.app.commands import COMMANDS, Command
+from fleetchat.app.commands import COMMANDS, NUMBERED, Command
 
 FIXED = (
     ("Enter", "", "Send the message"),
-    ("Ctrl+J", "", "New line (also Shift+Enter, Alt+Enter where the terminal reports them)"),
-    ("↑ ↓", "", "In the first or last line: what you typed before"),
+    ("Ctrl+J", "", "New line (also Shift+Enter, Alt+Enter)"),
+    ("↑ ↓", "", "What you typed before (first, last line)"),
     ("Tab", "", "Complete a command that begins with /"),
     ("PgUp PgDn", "", "Scroll; Ctrl+↑ and Ctrl+↓ by a line"),
     ("Ctrl+P", "", "All commands, by name"),
     ("Ctrl+C", "", "Copy what is selected; twice: leave"),
     ("Ctrl+Q", "", "Leave, always"),
 )
-KEYS_WIDTH, SLASH_WIDTH = 16, 14
+KEYS_WIDTH, SLASH_WIDTH = 15, 11
 
 
 class HelpScreen(ModalScreen[None]):
@@ -61,15 +61,11 @@ def help_lines(key_names: Callable[[Command], str]) -> list[Content]:
     lines = [Content("Writing").stylize("bold"), *(_line(*row) for row in FIXED)]
     for group in dict.fromkeys(command.group for command in COMMANDS):
         lines += [Content(""), Content(group).stylize("bold")]
-        members = [c for c in COMMANDS if c.group == group and not _is_numbered(c)]
+        members = [c for c in COMMANDS if c.group == group and c.id not in NUMBERED]
         lines += [_line(key_names(c), f"/{c.slash}" if c.slash else "", _meaning(c)) for c in members]
         if group == "Tabs":
-            lines.append(_line("Alt+1 … Alt+9", "", "Chat by number, where the terminal reports these keys"))
+            lines.append(_line("Alt+1 … Alt+9", "", "Chat by number, where these keys arrive"))
     return lines
-
-
-def _is_numbered(command: Command) -> bool:
-    return command.id.startswith("tab.") and command.id[4:].isdecimal()
 
 
 def _meaning(command: Command) -> str:

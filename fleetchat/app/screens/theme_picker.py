@@ -23,7 +23,7 @@ class ThemePicker(ModalScreen[None]):
         width: 40; max-width: 100%; height: auto; max-height: 90%;
         border: round $primary; background: $surface; padding: 0 1;
     }
-    ThemePicker OptionList { height: auto; max-height: 24; border: none; padding: 0; background: $surface; }
+    ThemePicker OptionList { height: auto; max-height: 24; padding: 0; background: $surface; }
     ThemePicker .hint { color: $secondary; }
     """
 
@@ -42,7 +42,7 @@ class ThemePicker(ModalScreen[None]):
         self._names = [*sorted(own, key=lambda name: (not name.startswith("fleet-"), name)), *others]
         with Vertical() as panel:
             panel.border_title = Content("Theme")
-            options = OptionList(*(Option(Content(self._words(name))) for name in self._names))
+            options = OptionList(*(Option(Content(self._words(name))) for name in self._names), compact=True)
             options.highlighted = self._names.index(self._before)
             yield options
             yield Static("Enter keeps it, Esc goes back.", markup=False, classes="hint")
