@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleetchat.config import Config, PeerSettings, load
+from fleetchat.config.program_state import remember_setting
 from fleetchat.config.settings import TABLES
 from fleetchat.errors import ConfigError, ExitCode
 from fleetchat.ids import Address
@@ -394,9 +395,9 @@ def test_a_spare_is_no_stage(folders: Folders) -> None:
 
 
 def test_keys_of_commands_are_a_table_of_texts(folders: Folders) -> None:
-    assert folders.load('[ui.keys]\n"tab.new" = "ctrl+t"\n').ui.keys == {"tab.new": "ctrl+t"}
     assert load().ui.keys == {}
-    with pytest.raises(ConfigError, match="keys in .ui. must be a table of texts in quotes"):
+    assert folders.load('[ui.keys]\n"tab.new" = "ctrl+t"\n').ui.keys == {"tab.new": "ctrl+t"}
+    with pytest.raises(ConfigError, match=r"keys in .ui. must be a table of texts in quotes"):
         folders.load("[ui]\nkeys = { a = 1 }\n")
 
 
