@@ -13,6 +13,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from fleetchat.bench.subject import Subject
+from fleetchat.engine.huge_pages import use_huge_pages
 from fleetchat.engine.interface import EngineSlice
 from fleetchat.engine.masked import MaskedEngine
 from fleetchat.errors import FleetError
@@ -74,7 +75,7 @@ def load_stage(
     """Stage `index` with one thread; `xml` and `attention_layers` replace what the manifest says."""
     manifest = subject.manifest
     entry = manifest.stages[index]
-    return OpenEngine(
+    engine = OpenEngine(
         xml or subject.store.stage_xml(manifest, index),
         first_stage=index == 0,
         last_stage=index == len(manifest.stages) - 1,
@@ -87,6 +88,8 @@ def load_stage(
         cells=CELLS,
         attention_layers=entry.attention_layers if attention_layers is None else attention_layers,
     )
+    use_huge_pages()
+    return engine
 
 
 def feed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleetchat.engine.huge_pages import use_huge_pages
 from fleetchat.engine.interface import StageEngine
 from fleetchat.engine.refusal import StageShape
 from fleetchat.engine.self_check import self_check
@@ -25,6 +26,8 @@ def create_engine(request: EngineRequest) -> StageEngine:
             f"the {request.engine} engine failed its self-check on {request.device}: {wrong}",
             hint=f"use --kv {'masked' if request.engine == 'paged' else 'paged'}",
         )
+    if request.device == "CPU":
+        use_huge_pages()
     return engine
 
 
