@@ -180,6 +180,7 @@ class Supervisor:
         began, last = fleet.chain.failure, chain.failure
         assert began is not None
         assert last is not None
+        fleet.note_trouble(trouble_sentence(_loss_of(fleet.chain), Remedy.NONE), chain)
         if remedy is Remedy.NONE:
             fleet.give_up(last, chain)
             return
@@ -190,11 +191,12 @@ class Supervisor:
 
 
 def _loss_of(chain: Chain, fallback: int = 0) -> Loss:
-    """Who is to blame; when nobody is known, the first stage that is not ready."""
+    """Who is to blame. Nobody is known: the first that is not ready while others are, else `fallback`."""
     if chain.loss is not None:
         return chain.loss
     unready = [stage.index for stage in chain.stages if stage.ready is None]
-    stage = chain.stages[unready[0] if unready else fallback]
+    told = 0 < len(unready) < len(chain.stages)
+    stage = chain.stages[unready[0] if told else fallback]
     now = trio.current_time()
     return Loss(stage.index, str(stage.address), Cause.UNREACHABLE, chain.suspected or now, now)
 

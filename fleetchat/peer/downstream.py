@@ -73,11 +73,16 @@ def _refusal(answer: Frame, stage: StageIndex, address: Address) -> FleetError:
     return RemoteProtocolError(f"stage {stage} at {address} answered ATTACH with {type(answer).__name__}")
 
 
+async def announce_end(link: Link, reason: str) -> None:
+    """Say GOODBYE, also when the caller is being cancelled. Never raises."""
+    with trio.move_on_after(GOODBYE_DEADLINE, shield=True):
+        with suppress(PeerLost, ProtocolError):  # already closed, or said: then there is nobody to tell
+            await link.send(Goodbye(reason))
+
+
 async def say_goodbye(link: Link, reason: str) -> None:
     """Announce an orderly end and close, also when the caller is being cancelled. Never raises."""
-    with trio.move_on_after(GOODBYE_DEADLINE, shield=True):
-        with suppress(PeerLost, ProtocolError):  # already closed: then there is nobody to tell
-            await link.send(Goodbye(reason))
+    await announce_end(link, reason)
     await close_now(link)
 
 

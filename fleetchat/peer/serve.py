@@ -15,11 +15,11 @@ import trio
 
 from fleetchat.errors import FleetError, PeerLost, RemoteProtocolError
 from fleetchat.ids import ChainId, StageIndex
-from fleetchat.peer.downstream import close_now, say_goodbye
+from fleetchat.peer.downstream import announce_end, close_now, say_goodbye
 from fleetchat.peer.faults import ChainFault, error_frame
 from fleetchat.peer.loading import EngineFactory, LoadedStages, ShardStore
 from fleetchat.peer.opening import check_engine, find_stage
-from fleetchat.peer.service import SILENCE, ChainService
+from fleetchat.peer.service import PING_INTERVAL, SILENCE, ChainService
 from fleetchat.transport.link import HANDSHAKE_DEADLINE, Link, accept
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import Attach, FaultCode, Frame, Goodbye, NotYet, Open, StatsRequest
@@ -46,7 +46,8 @@ class PeerOptions:
     engines: tuple[str, ...] = ENGINES
     handshake_deadline: float = HANDSHAKE_DEADLINE
     first_frame_deadline: float = FIRST_FRAME_DEADLINE
-    silence: float = SILENCE
+    ping: float = PING_INTERVAL
+    silence: float = SILENCE  # on the link to the next stage
 
 
 async def serve(
@@ -124,14 +125,16 @@ class Peer:
 
     async def _serve_control(self, link: Link) -> None:
         """A chain lives no longer than its control link."""
-        reason = "the peer was stopped"
         try:
             async with open_tasks() as tasks:
-                await self._read_control(link, tasks)
+                try:
+                    await self._read_control(link, tasks)
+                except trio.Cancelled:
+                    await announce_end(link, "the peer was stopped")  # before the chain's data links break
+                    raise
                 tasks.cancel_scope.cancel()
-            reason = "the chain is closed"
         finally:
-            await say_goodbye(link, reason)
+            await say_goodbye(link, "the chain is closed")
 
     async def _read_control(self, link: Link, tasks: trio.Nursery) -> None:
         service: ChainService | None = None
@@ -185,6 +188,7 @@ class Peer:
             self._stages,
             self._options.key,
             partial(_report, link),
+            ping=self._options.ping,
             silence=self._options.silence,
         )
 

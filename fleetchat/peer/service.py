@@ -69,6 +69,7 @@ class ChainService:
         key: bytes,
         report: Report,
         *,
+        ping: float = PING_INTERVAL,
         silence: float = SILENCE,
     ) -> None:
         self.open = open_
@@ -79,7 +80,7 @@ class ChainService:
         self._stages = stages
         self._shared_key = key
         self._report = report
-        self._silence = silence
+        self._ping, self._silence = ping, silence
         self._is_last = open_.next_address is None
         self._links: dict[AttachRole, Link] = {}
         self._return_attached = trio.Event()
@@ -210,7 +211,7 @@ class ChainService:
         """Nothing but PONG, ERROR and GOODBYE comes back; reading it notices its end."""
         try:
             async with open_tasks() as tasks:
-                tasks.start_soon(link.keep_pinging, PING_INTERVAL)
+                tasks.start_soon(link.keep_pinging, self._ping)
                 tasks.start_soon(self._watch_silence, link)
                 frame = await link.receive()
                 tasks.cancel_scope.cancel()
@@ -224,7 +225,7 @@ class ChainService:
             await say_goodbye(link, "the chain has ended")
 
     async def _watch_silence(self, link: Link) -> None:
-        await Heartbeat(link, PING_INTERVAL).wait_silent(self._silence)
+        await Heartbeat(link, self._ping).wait_silent(self._silence)
         text = f"nothing was heard over the link to the next stage for {self._silence:g} s"
         self.fail(ChainFault(FaultCode.LINK, text))
 
@@ -286,7 +287,7 @@ class ChainService:
         PINGs are not read meanwhile: our own ones say that we live.
         """
         while self._stage is not None and self._stage.thread.waiting_bytes(self.key) > self._byte_limit:
-            with trio.move_on_after(PING_INTERVAL) as scope:
+            with trio.move_on_after(self._ping) as scope:
                 await self._room.wait()
             if scope.cancelled_caught:
                 await link.ping()
