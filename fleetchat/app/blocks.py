@@ -1,8 +1,8 @@
 """A Markdown text in pieces that can be rendered one by one (pure).
 
 While a reply grows, everything before its last piece is final: it is rendered once, and only the last
-piece is shown as plain text. Long lists are cut between items, because Textual mounts several widgets
-an item: in one go two hundred items would stop the screen for half a second.
+piece is shown as plain text. Long lists are cut between items: what grows must stay short, because it is
+laid out anew with every piece.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-LIST_ITEMS = 8  # items of a list that are rendered at once
+LIST_ITEMS = 20  # items of a list that are rendered at once
 
 LISTS = ("bullet_list_open", "ordered_list_open")
 DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S.*$", re.MULTILINE)

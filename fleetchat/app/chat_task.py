@@ -87,6 +87,11 @@ class ChatTask:
         """What snapshots call this chat; None while it holds no session."""
         return self._session.number if self._session is not None else None
 
+    @property
+    def busy(self) -> bool:
+        """A reply is being drawn."""
+        return self._turn_lock.locked()
+
     def begin(self) -> None:
         """A turn is about to be answered; a `stop` from now on is meant for it."""
         self._stopped = False

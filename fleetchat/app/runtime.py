@@ -25,7 +25,8 @@ from fleetchat.app.events import (
 from fleetchat.app.explain import explained, is_told
 from fleetchat.chat.turn import Turn
 
-TEXT_INTERVAL = 0.1  # seconds: text reaches the screen at most ten times a second
+TEXT_INTERVAL = 0.1  # seconds: text reaches the screen at most ten times a second,
+SATURATED_INTERVAL = 0.25  # and four times when every stage is kept busy: the stages need the processor more
 LAST_WORDS = 1.0  # seconds that replies have to end when the fleet failed
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class ChatRuntime:
                 self._served = _Served(model, fleet, nursery)
                 self._report(FleetReady(model.name, fleet.context))
                 nursery.start_soon(self._report_snapshots, fleet)
-                nursery.start_soon(self._report_text)
+                nursery.start_soon(self._report_text, fleet)
                 failure = await fleet.wait_failed()
                 await self._let_replies_end()
                 self._report_snapshot(fleet)
@@ -141,8 +142,10 @@ class ChatRuntime:
             )
         )
 
-    async def _report_text(self) -> None:
+    async def _report_text(self, fleet: OpenFleet) -> None:
         while True:
-            await trio.sleep(TEXT_INTERVAL)
+            busy = sum(task.busy for task in self._chats.values())
+            stages = len(fleet.snapshot().stages)
+            await trio.sleep(SATURATED_INTERVAL if busy >= max(2, stages) else TEXT_INTERVAL)
             for task in tuple(self._chats.values()):
                 task.flush()

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fleetchat.app.events import Report
     from fleetchat.app.runtime import ChatRuntime
     from fleetchat.app.theme import LoadedThemes
+    from fleetchat.config import Config
+    from fleetchat.cutter.recipe import Recipe
 
 # options of the chat that set a key of the configuration
 SETTINGS = {
@@ -23,6 +25,7 @@ SETTINGS = {
     "system": "chat.system",
     "theme": "ui.theme",
 }
+PLAIN_SHUTDOWN = 1.5  # seconds
 LOG_LIMIT = 1 << 20  # bytes; one older log is kept
 
 
@@ -38,6 +41,9 @@ def register_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--context", type=int, metavar="N", help="tokens of a conversation, answers included")
     group.add_argument("--system", metavar="TEXT", help="the system prompt")
     group.add_argument("--theme", metavar="NAME", help="the colours")
+    group.add_argument(
+        "--plain", action="store_true", help="lines of text only, for screen readers and dumb terminals"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,15 +52,18 @@ def run(options: argparse.Namespace) -> int:
     from fleetchat.config import load
     from fleetchat.cutter.recipe import find_recipe
 
-    if not has_terminal():
+    if not options.plain and not has_terminal():
         raise InputError(
             "the chat needs a terminal, and stdin or stdout is none",
-            hint='in pipes and programs use `fleetchat ask "…"`',
+            hint='in pipes and programs use `fleetchat ask "…"`, or `fleetchat --plain` line by line',
         )
     overrides = {key: getattr(options, name) for name, key in SETTINGS.items()}
     config = load(options.fleet, overrides, confirm=terminal_confirmation())
     recipe = find_recipe(config.model.recipe)
     log_to_file()
+
+    if options.plain:
+        return run_plain(config, recipe)
 
     from fleetchat.app.app import SAVE_TIMEOUT, SHUTDOWN_TIMEOUT, FleetchatApp
     from fleetchat.app.archive import Archive
@@ -80,6 +89,29 @@ def run(options: argparse.Namespace) -> int:
     if app.fault is not None:
         raise app.fault
     return app.return_code or int(ExitCode.DONE)
+
+
+def run_plain(config: Config, recipe: Recipe) -> int:
+    """The chat without a screen. Raises FleetchatError."""
+    from fleetchat.app.bridge import RuntimeThread
+    from fleetchat.chat.history import FILE_NAME, open_history
+    from fleetchat.cli.plain import PlainChat
+    from fleetchat.paths import state_folder
+
+    def make_runtime(report: Report) -> ChatRuntime:
+        from fleetchat.cli.chat_backend import chat_runtime
+
+        return chat_runtime(config, recipe, report)
+
+    runtime = RuntimeThread(make_runtime)
+    history = open_history(state_folder() / FILE_NAME)
+    try:
+        history.mark_interrupted()
+        PlainChat(runtime, history, input).run()
+    finally:
+        runtime.shutdown(PLAIN_SHUTDOWN)
+        history.close()
+    return int(ExitCode.DONE)
 
 
 def has_terminal() -> bool:

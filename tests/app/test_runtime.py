@@ -301,3 +301,17 @@ async def test_a_bug_ends_in_one_line_and_the_reply_is_finished(
         assert (await log.wait_answers(1)).finish_reason is FinishReason.ERROR
         failed = next(event for event in log if isinstance(event, RuntimeFailed))
         assert failed.message == "unexpected ValueError: wrong"
+
+
+async def test_a_saturated_chain_sends_text_four_times_a_second(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend(script=[f"w{number}" for number in range(200)], pace=0.01)
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        for chat in (ONE, TWO):
+            runtime.submit(chat, asking("hello"))
+        await log.wait_answers(1)
+        await log.wait_answers(1, TWO)
+        pieces = [event for event in log if isinstance(event, TextArrived) and event.chat == ONE]
+        assert 6 <= len(pieces) <= 10  # two seconds of text

@@ -40,7 +40,7 @@ def test_without_a_terminal_it_says_what_to_use(capsys: pytest.CaptureFixture[st
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "error: the chat needs a terminal, and stdin or stdout is none",
-        'hint: in pipes and programs use `fleetchat ask "…"`',
+        'hint: in pipes and programs use `fleetchat ask "…"`, or `fleetchat --plain` line by line',
     ]
 
 

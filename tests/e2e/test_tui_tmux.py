@@ -50,6 +50,7 @@ class Terminal:
             f"cd {shlex.quote(str(self.folder))}; unset COLUMNS LINES; "
             f"{assignments} {program}; echo $? > status"
         )
+        (self.folder / "status").unlink(missing_ok=True)
         self.tmux("new-session", "-d", "-x", str(width), "-y", str(height), script)
         self.wait_for("Type a message, Enter sends", 20)
 
@@ -141,3 +142,55 @@ def test_a_killed_chat_leaves_no_peer(terminal: Terminal) -> None:
     chat = next(number for number, line in terminal.processes().items() if " peer " not in line)
     os.kill(chat, signal.SIGKILL)
     terminal.wait(lambda: not terminal.processes(), 3)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_middle_of_a_reply_leaves_in_two_seconds_with_the_text_kept(
+    terminal: Terminal, number: signal.Signals
+) -> None:
+    terminal.open(100, 30)
+    terminal.wait_for("fast", START)
+    terminal.keys("Write a long story about a lighthouse.", "Enter")
+    terminal.wait_for("Writing · Esc stops", 10)
+    terminal.wait(lambda: "lighthouse" in terminal.screen().split("SmolLM2 135M Instruct")[-1], 20)
+    chat = next(process for process, line in terminal.processes().items() if " peer " not in line)
+    began = time.monotonic()
+    os.kill(chat, number)
+    terminal.wait(lambda: terminal.exit_status() == "130", 4)
+    assert time.monotonic() - began < 3
+    terminal.wait(lambda: not terminal.processes(), 3)
+    shown = fleetchat(terminal, "chats", "export")
+    assert "Write a long story about a lighthouse." in shown
+    assert "*(stopped)*" in shown
+
+
+@pytest.mark.timeout(300)
+def test_after_a_kill_the_next_run_shows_what_was_said(terminal: Terminal) -> None:
+    terminal.open(100, 30)
+    terminal.wait_for("fast", START)
+    terminal.keys("Write a long story about a lighthouse.", "Enter")
+    terminal.wait_for("Writing · Esc stops", 10)
+    terminal.wait(lambda: "lighthouse" in fleetchat(terminal, "chats", "export").split("## ")[-1], 20)
+    chat = next(process for process, line in terminal.processes().items() if " peer " not in line)
+    os.kill(chat, signal.SIGKILL)
+    terminal.wait(lambda: not terminal.processes(), 3)
+    terminal.tmux("kill-server")
+    terminal.open(100, 30)
+    terminal.wait_for("interrupted: the program ended while this was written", 10)
+    terminal.wait_for("fast", START)
+    assert "Writing" not in terminal.screen()
+    terminal.keys("Say hello.", "Enter")
+    terminal.wait_for("finished")
+    terminal.keys("C-q")
+    terminal.wait(lambda: terminal.exit_status() == "0", 4)
+
+
+def fleetchat(terminal: Terminal, *words: str) -> str:
+    """What a command says about the chats of the terminal."""
+    environment = os.environ | {
+        MARK: str(terminal.folder / "state"),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    command = [sys.executable, "-m", "fleetchat", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout

@@ -8,6 +8,7 @@ from textual.containers import Vertical
 from textual.widgets import Markdown, Static
 
 from fleetchat.app.blocks import Block, definitions, split_blocks, with_definitions
+from fleetchat.app.widgets.flat_list import ReplyMarkdown
 from fleetchat.app.widgets.markdown_parser import reply_parser
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ class ReplyText(Vertical):
     DEFAULT_CSS = """
     ReplyText { height: auto; padding: 0 0 0 2; }
     ReplyText Markdown { margin: 0; padding: 0; }
-    ReplyText .-joined MarkdownBulletList, ReplyText .-joined MarkdownOrderedList { margin: 0; }
+    ReplyText .-joined FlatBulletList, ReplyText .-joined FlatOrderedList { margin: 0; }
     """
 
     def __init__(self) -> None:
@@ -77,7 +78,7 @@ class ReplyText(Vertical):
     async def _render_block(self, block: Block, source: str) -> None:
         widget: Markdown | Static
         try:
-            widget = Markdown(source, parser_factory=reply_parser, open_links=False)
+            widget = ReplyMarkdown(source, parser_factory=reply_parser, open_links=False)
             widget.set_class(block.joined, "-joined")
             await self.mount(widget, before=self._tail)
         except Exception:  # a reply is never lost to a fault of the renderer

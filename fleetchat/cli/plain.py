@@ -1,0 +1,151 @@
+"""`fleetchat --plain`: the same chats as lines of text, for screen readers and dumb terminals.
+
+Nothing is drawn over, nothing is coloured: what is said stands below what was said before. Ctrl+C stops a
+reply, twice or at the prompt it leaves; so does the end of the input.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fleetchat.app import events
+from fleetchat.app.chat_state import ChatState
+from fleetchat.app.events import ChatNumber, RuntimeControl, RuntimeEvent
+from fleetchat.app.words import reply_footer
+from fleetchat.chat.sanitise import Sanitiser, sanitise
+from fleetchat.chat.tree import Node
+from fleetchat.errors import FleetError
+
+if TYPE_CHECKING:
+    from fleetchat.chat.history import History
+
+HELP = """/new begins an empty chat, /retry draws the last reply anew, /continue goes on with it,
+/set NAME VALUE and /system TEXT change this chat, /quit leaves. Ctrl+C stops a reply.
+A line that ends with \\ goes on in the next one."""
+
+Read = Callable[[str], str]
+
+
+class PlainChat:
+    """One conversation at a time. `read` asks for a line and raises EOFError at the end of the input."""
+
+    def __init__(self, runtime: RuntimeControl, history: History, read: Read) -> None:
+        self._runtime = runtime
+        self._history = history
+        self._read = read
+        self._events: queue.SimpleQueue[RuntimeEvent] = queue.SimpleQueue()
+        self._model, self._context = "", 0
+        self._number = 0
+        self._state = self._new_state()
+
+    def run(self) -> None:
+        """Until the user leaves. Raises FleetError when the fleet cannot be started or fails."""
+        self._runtime.start(self._events.put)
+        self._wait_ready()
+        say(f"Chat with {self._model}. {HELP}")
+        while (line := self._line()) is not None:
+            if line.strip():
+                self._carry_out(line)
+
+    def _line(self) -> str | None:
+        """What was typed; None to leave."""
+        lines: list[str] = []
+        try:
+            while (line := self._read("You: " if not lines else "   : ")).endswith("\\"):
+                lines.append(line[:-1])
+        except (EOFError, KeyboardInterrupt):
+            return None
+        text = sanitise("\n".join([*lines, line]))
+        return None if text.strip() in ("/quit", "/exit") else text
+
+    def _carry_out(self, text: str) -> None:
+        name, _, argument = text.partition(" ")
+        path = self._state.path
+        match name:
+            case "/new":
+                self._runtime.close_chat(self._state.number)
+                self._state = self._new_state()
+                say("A new chat.")
+            case "/retry" if path:
+                self._answer(self._state.regenerate(path[-1], self._model, time.time())[0], another=True)
+            case "/continue" if path and path[-1].text:
+                self._answer(self._state.begin_continuation(self._model))
+            case "/set" | "/system":
+                self._set(*(argument.split(" ", 1) if name == "/set" else ("system", argument)))
+            case "/help" | "/retry" | "/continue":
+                say(HELP)
+            case _:
+                asked = self._state.ask(text, time.time())
+                self._answer(self._state.begin_reply(self._model, time.time()), asked)
+
+    def _set(self, name: str, value: str = "") -> None:
+        try:
+            self._state.options = self._state.options.changed(name, value)
+        except ValueError as error:
+            say(str(error))
+        else:
+            say(f"{name} is set.")
+            if self._state.stored:
+                self._history.set_options(self._state.id, self._state.options)
+
+    def _answer(self, reply: Node, *before: Node, another: bool = False) -> None:
+        state = self._state
+        state.stored = True
+        self._history.add_chat(state.id, state.title, time.time(), state.options)
+        for node in (*before, reply):
+            self._history.put(state.id, node)
+        self._runtime.submit(state.number, state.turn(another=another))
+        node = self._follow()
+        self._history.put(state.id, node)
+        self._history.set_head(state.id, state.head)
+        say(reply_footer(node, self._context))
+
+    def _follow(self) -> Node:
+        """Print the reply as it comes. The first Ctrl+C stops it, the second leaves."""
+        sanitiser, stopped, saved = Sanitiser(), False, time.monotonic()
+        print(f"{sanitise(self._model)}: ", end="", flush=True)
+        while True:
+            try:
+                match self._events.get():
+                    case events.TextArrived(chat, text) if chat == self._state.number:
+                        print(sanitiser.push(text), end="", flush=True)
+                        node = self._state.take(text)
+                        if node is not None and time.monotonic() - saved > 1:
+                            saved = time.monotonic()
+                            self._history.checkpoint(node.id, node.text)
+                    case events.ReplyFinished(chat, answer) if chat == self._state.number:
+                        print(flush=True)
+                        finished = self._state.finish(answer, seen=True)
+                        assert finished is not None
+                        return finished
+            except KeyboardInterrupt:
+                if stopped:
+                    raise
+                stopped = True
+                self._runtime.stop(self._state.number)
+
+    def _wait_ready(self) -> None:
+        told = ""
+        while True:
+            match self._events.get():
+                case events.BuildProgressed(step, _, _) if step != told:
+                    told = step
+                    print(f"Shards: {sanitise(step)}", file=sys.stderr, flush=True)
+                case events.FleetReady(model, context):
+                    self._model, self._context = model, context
+                    return
+                case events.RuntimeFailed(message, hint):
+                    raise FleetError(message, hint=hint or None)
+
+    def _new_state(self) -> ChatState:
+        self._number += 1
+        return ChatState(ChatNumber(self._number))
+
+
+def say(text: str) -> None:
+    """A line of the program itself."""
+    print(sanitise(text), flush=True)

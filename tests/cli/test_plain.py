@@ -1,0 +1,120 @@
+"""The chat as lines of text, on a runtime that answers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fleetchat.app.events import ChatNumber, FleetReady, ReplyFinished, Report, RuntimeFailed, TextArrived
+from fleetchat.chat.history import History, open_history
+from fleetchat.chat.options import ChatOptions
+from fleetchat.chat.turn import Turn
+from fleetchat.cli.plain import PlainChat
+from fleetchat.errors import FleetError
+from fleetchat.fleet.telemetry import FinishReason
+from tests.fakes.runtime import CONTEXT, MODEL, FakeRuntime, answer
+
+
+class Answering(FakeRuntime):
+    """Repeats what was asked, in capitals and two pieces."""
+
+    def start(self, report: Report) -> None:
+        super().start(report)
+        self.say(FleetReady(MODEL, CONTEXT))
+
+    def submit(self, chat: ChatNumber, turn: Turn) -> None:
+        super().submit(chat, turn)
+        text = turn.prompt.upper() + "\x1b[2J"
+        self.say(TextArrived(chat, text[:2]), TextArrived(chat, text[2:]), ReplyFinished(chat, answer(text)))
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with closing(open_history(tmp_path / "chats.db")) as history:
+        yield history
+
+
+def converse(runtime: FakeRuntime, history: History, *lines: str) -> None:
+    typed = iter(lines)
+
+    def read(_prompt: str) -> str:
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
+    PlainChat(runtime, history, read).run()
+
+
+def test_lines_go_in_and_answers_come_out(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    runtime = Answering()
+    converse(runtime, history, "hello", "", "two \\", "lines")
+    shown = capsys.readouterr().out
+    assert f"{MODEL}: HELLO[2J\n1 token · 21.4 tokens/s · first token after 0.18 s · finished\n" in shown
+    assert "\x1b" not in shown
+    assert [text for _, text in runtime.submitted] == ["hello", "two \nlines"]
+    [chat] = history.chats()
+    assert (chat.title, chat.messages) == ("hello", 4)
+
+
+def test_commands_work_line_by_line(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    runtime = Answering()
+    converse(
+        runtime,
+        history,
+        *("/retry", "/set temperature 0.2", "/set temperature hot", "a", "/retry", "/continue", "/new", "b"),
+        *("/system Be brief", "c", "/quit", "never"),
+    )
+    shown = capsys.readouterr().out
+    assert "temperature is set." in shown
+    assert "temperature must be a number" in shown
+    assert [turn.another for turn in runtime.turns] == [False, True, False, False, False]
+    assert runtime.turns[2].continues
+    assert runtime.turns[0].options == ChatOptions(temperature=0.2)
+    assert runtime.turns[4].options == ChatOptions(system="Be brief")
+    assert [chat.messages for chat in history.chats()] == [4, 3]
+
+
+def test_the_first_interrupt_stops_a_reply(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    class Interrupted(Answering):
+        def submit(self, chat: ChatNumber, turn: Turn) -> None:
+            FakeRuntime.submit(self, chat, turn)
+            assert self.report is not None
+            self.report(TextArrived(chat, "half"))
+            self.report(ReplyFinished(ChatNumber(99), answer("another chat's")))
+            chats._events = Breaking(chats._events)  # type: ignore[assignment]
+
+        def stop(self, chat: ChatNumber) -> None:
+            self.say(ReplyFinished(chat, answer("half", reason=FinishReason.CANCELLED)))
+
+    class Breaking:
+        def __init__(self, inner: object) -> None:
+            self._inner = inner
+            self._calls = 0
+
+        def get(self) -> object:
+            self._calls += 1
+            if self._calls == 2:
+                raise KeyboardInterrupt
+            return self._inner.get()  # type: ignore[attr-defined]
+
+        def put(self, event: object) -> None:
+            self._inner.put(event)  # type: ignore[attr-defined]
+
+    typed = iter(["hello", "/quit"])
+    runtime = Interrupted()
+    chats = PlainChat(runtime, history, lambda _: next(typed))
+    chats.run()
+    assert "half" in capsys.readouterr().out
+
+
+def test_a_fleet_that_cannot_start_is_one_error(history: History) -> None:
+    class Failing(FakeRuntime):
+        def start(self, report: Report) -> None:
+            report(RuntimeFailed("no network", "use --from"))
+
+    with pytest.raises(FleetError, match="no network"):
+        converse(Failing(), history)
