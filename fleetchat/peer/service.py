@@ -92,8 +92,9 @@ class ChainService:
         self._serving = False
         self._cells = 0
         self._next: Link | None = None
-        self._room = trio.Event()  # set, and replaced, whenever a batch was carried out
-        self._outbox, self._outgoing = trio.open_memory_channel[tuple[QueuedItem, Outgoing]](math.inf)
+        self._room: trio.Event | None = None  # somebody waits until a batch was carried out
+        self._outbox, self._outgoing = trio.open_memory_channel[tuple[QueuedItem, Outgoing] | Link](math.inf)
+        self._to_be_sent = 0  # what the sender has not dealt with yet
         hidden = open_.hidden if open_.stage else 0  # into the first stage come token ids only
         self._byte_limit = queue_byte_limit(
             max_rows=open_.max_rows, hidden=hidden, wire_dtype=open_.wire_dtype
@@ -287,16 +288,44 @@ class ChainService:
         PINGs are not read meanwhile: our own ones say that we live.
         """
         while self._stage is not None and self._stage.thread.waiting_bytes(self.key) > self._byte_limit:
+            self._room = self._room or trio.Event()
             with trio.move_on_after(self._ping) as scope:
                 await self._room.wait()
             if scope.cancelled_caught:
                 await link.ping()
 
     def _on_done(self, item: QueuedItem, outgoing: Outgoing) -> None:
+        """Send at once if that is possible: handing it to the sender costs a turn of the event loop."""
+        if self._sent_at_once(outgoing):
+            self._release(item)
+        else:
+            self._put_out((item, outgoing))
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    def _sent_at_once(self, outgoing: Outgoing) -> bool:
+        link = self._next
+        if self._is_last and self._return_attached.is_set() and isinstance(outgoing, Result):
+            link = self._links[AttachRole.RETURN]
+        if link is None or self._to_be_sent:
+            return False
+        try:
+            sent = link.send_nowait(outgoing)
+        except FleetError:
+            return False  # the sender meets the same failure, and says so
+        if link.unfinished:
+            self._put_out(link)
+        return sent
+
+    def _put_out(self, what: tuple[QueuedItem, Outgoing] | Link) -> None:
         with suppress(trio.ClosedResourceError):  # the chain has ended meanwhile
-            self._outbox.send_nowait((item, outgoing))
-        self._room.set()
-        self._room = trio.Event()
+            self._outbox.send_nowait(what)
+            self._to_be_sent += 1
+
+    def _release(self, item: QueuedItem) -> None:
+        assert self._stage is not None
+        self._stage.thread.release(self.key, item)
 
     def _on_fault(self, text: str) -> None:
         self.fail(ChainFault(FaultCode.INTERNAL, f"stage {self.open.stage} failed inside: {text}"))
@@ -305,14 +334,28 @@ class ChainService:
         """Shielded: a frame that was begun is finished also at the chain's end; GOODBYE follows it."""
         assert self._stage is not None
         with self._sender:
-            async for item, outgoing in self._outgoing:
-                if not self._is_last:
-                    assert self._next is not None
-                    await self._send(self._next, outgoing)
-                elif isinstance(outgoing, Result):
-                    await self._return_attached.wait()
-                    await self._send(self._links[AttachRole.RETURN], outgoing)
-                self._stage.thread.release(self.key, item)
+            async for what in self._outgoing:
+                if isinstance(what, Link):
+                    await self._finish(what)
+                else:
+                    await self._send_item(*what)
+                self._to_be_sent -= 1
+
+    async def _send_item(self, item: QueuedItem, outgoing: Outgoing) -> None:
+        if not self._is_last:
+            assert self._next is not None
+            await self._send(self._next, outgoing)
+        elif isinstance(outgoing, Result):
+            await self._return_attached.wait()
+            await self._send(self._links[AttachRole.RETURN], outgoing)
+        self._release(item)
+
+    async def _finish(self, link: Link) -> None:
+        """The rest of a frame that was begun in `_sent_at_once`."""
+        try:
+            await link.flush()
+        except PeerLost as error:
+            raise ChainFault(FaultCode.LINK, f"the link out of this stage broke: {error.message}") from error
 
     async def _send(self, link: Link, frame: Outgoing) -> None:
         try:

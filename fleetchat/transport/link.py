@@ -72,6 +72,8 @@ class Link:
         self._mid_frame_deadline = mid_frame_deadline
         self._frame_waited = 0.0  # seconds, for the frame in progress
         self._sending = trio.Lock()
+        self._rest = memoryview(b"")  # of a frame that `send_nowait` began
+        self._takes_bytes = isinstance(stream, trio.SocketStream) and sys.platform != "win32"
         self._pings: dict[int, int] = {}  # token -> ns when it was sent
         self._next_ping = 0
         self._pongs_due: deque[int] = deque(maxlen=_PINGS_KEPT)
@@ -110,6 +112,34 @@ class Link:
             self._check_alive()
             await self._write(self._connection.send(frame), shielded)
             await self._write_pongs()
+        finally:
+            self._sending.release()
+
+    def send_nowait(self, frame: Frame) -> bool:
+        """Send one frame in this very turn of the event loop, if nobody is sending and the socket takes it.
+
+        False: nothing was sent, call `send`. When the socket took a part only, `unfinished` is True: the rest
+        goes before anything else, with the next `send` or with `flush`. Raises as `send`.
+        """
+        self._check_alive()
+        if self._sending.locked() or self._rest or not self._takes_bytes:
+            return False
+        whole = b"".join(self._connection.send(frame))
+        self.bytes_sent += len(whole)
+        self._rest = memoryview(whole)[self._write_nowait(whole) :]
+        return True
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a frame of `send_nowait` is not wholly written."""
+        return len(self._rest) > 0
+
+    async def flush(self) -> None:
+        """Write what `send_nowait` left over. Raises PeerLost."""
+        await self._take_turn(shielded=False)
+        try:
+            self._check_alive()
+            await self._write_rest(shielded=False)
         finally:
             self._sending.release()
 
@@ -239,21 +269,30 @@ class Link:
         if not buffers:
             return
         self._check_alive()
+        await self._write_rest(shielded)
         size = sum(len(buffer) for buffer in buffers)
-        whole: Buffers = [b"".join(buffers)] if size <= _JOINED else buffers
+        for buffer in [b"".join(buffers)] if size <= _JOINED else buffers:
+            taken = self._write_nowait(buffer)
+            if taken < len(buffer):
+                await self._send_all(memoryview(buffer)[taken:], shielded)
+        self.bytes_sent += size
+
+    async def _write_rest(self, shielded: bool) -> None:
+        if self._rest:
+            rest, self._rest = self._rest, memoryview(b"")
+            await self._send_all(rest, shielded)
+
+    async def _send_all(self, data: memoryview, shielded: bool) -> None:
+        """Write all of it, or end the link."""
         try:
-            for buffer in whole:
-                taken = self._write_nowait(buffer)
-                if taken < len(buffer):
-                    with trio.CancelScope(shield=shielded):
-                        await self._stream.send_all(memoryview(buffer)[taken:])
+            with trio.CancelScope(shield=shielded):
+                await self._stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._lost = self._lost or "broke the link"
             raise PeerLost(f"{self} {self._lost}") from None
         except BaseException:
             await self._end("can no longer be reached: sending to it was cancelled half-way")
             raise
-        self.bytes_sent += size
 
     def _write_nowait(self, buffer: bytes | memoryview) -> int:
         """Give the socket what it takes without waiting; how many bytes that was.
@@ -261,8 +300,9 @@ class Link:
         Whoever calls this holds the lock for sending. What is wrong with the socket is told by the stream,
         which is asked next.
         """
-        if not isinstance(self._stream, trio.SocketStream) or sys.platform == "win32":
+        if not self._takes_bytes:
             return 0
+        assert isinstance(self._stream, trio.SocketStream)
         try:
             return os.write(self._stream.socket.fileno(), buffer)
         except OSError:
