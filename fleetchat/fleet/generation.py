@@ -82,6 +82,7 @@ class Generation:
             max_tokens=request.max_tokens,
             room=fleet.options.context - len(request.token_ids),
         )
+        self._other_rows = 0  # of other sessions in the last batch that carried a slice of this one
         self._stopped = False
         self._chain = fleet.chain  # which the round under way uses
         self._waiting: trio.CancelScope | None = None  # for another epoch of the chain
@@ -172,6 +173,7 @@ class Generation:
         for counters in self._all_counters:
             counters.count_round(len(proposal.ids), accepted, self._session.depth.reason)
         rows, seconds = feed.traversal or (len(feed.token_ids), 0.0)
+        self._other_rows = rows - len(feed.token_ids)
         if len(feed.token_ids) == 1 + len(proposal.ids):
             self._session.depth.record(Round(proposal, emitted, rows, seconds, draft_seconds))
         self._commit(emitted)
@@ -191,6 +193,7 @@ class Generation:
                 room,
                 self._draw(),
                 lambda: self._stopped,
+                other_rows=self._other_rows,
             )
         except DrafterFailed as failure:
             self._notes.append(f"{failure.message}; the answer goes on without it")

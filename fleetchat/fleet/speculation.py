@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
@@ -35,14 +36,14 @@ class Speculation:
         self.drafter = drafter
         self._vocabulary = vocabulary
         self.costs = RoundCosts()
-        self._depth = depth
+        self.depth = depth  # of sessions made from now on
         self._max_draft = max_draft
         self._one_at_a_time = trio.CapacityLimiter(1)
 
     def new_depth(self) -> DepthPolicy:
         """The depth of one session."""
-        if self._depth is not None:
-            return FixedDepth(min(self._depth, self._max_draft))
+        if self.depth is not None:
+            return FixedDepth(min(self.depth, self._max_draft))
         return AdaptiveDepth(self.costs, self._max_draft)
 
     async def propose(
@@ -53,13 +54,15 @@ class Speculation:
         room: int,
         draw: Draw,
         should_stop: ShouldStop,
+        *,
+        other_rows: int = 0,
     ) -> tuple[Proposal, float]:
-        """At most `room` drafts, and the seconds that they took.
+        """At most `room` drafts, and the seconds that they took; `other_rows` are those of the last batch.
 
         Raises DrafterFailed, once: the drafter was dropped then.
         """
         started = time.perf_counter()
-        depth = at_most(policy.choose, room)
+        depth = at_most(partial(policy.choose, other_rows=other_rows), room)
         try:
             if not computes(self.drafter):
                 proposal = self.drafter.propose(session, committed, depth, draw, should_stop)

@@ -5,6 +5,7 @@ A reply depends on every id before it, so that one wrong cell anywhere changes i
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from fleetchat.errors import FleetError
 from fleetchat.fleet.coordinator import Fleet, FleetSession
+from fleetchat.fleet.draft.depth import FixedDepth
 from fleetchat.fleet.draft.interface import (
     NOTHING,
     ChooseDepth,
@@ -308,3 +310,25 @@ async def test_any_mix_of_turns_gives_the_replies_of_a_fresh_chain(
             for one in turns:
                 nursery.start_soon(turn, *one)
         await paged.settled()
+
+
+async def test_depth_is_chosen_with_the_rows_of_the_others_in_mind() -> None:
+    """Sessions share a pass here, so what a draft costs depends on who else is in it."""
+    asked: list[int] = []
+
+    class Noting(FixedDepth):
+        def choose(self, key: DraftKey, *, other_rows: int = 0) -> int:
+            asked.append(other_rows)
+            return super().choose(key, other_rows=other_rows)
+
+    async with paged_fleet(1, drafter=HalfRight(), depth=2) as paged:
+        paged.engines[0].before_run = lambda slices: time.sleep(0.002)  # what a pass takes
+        sessions = [paged.fleet.new_session() for _ in range(4)]
+        for session in sessions:
+            session.depth = Noting(2)
+        async with trio.open_nursery() as nursery:
+            for number, session in enumerate(sessions):
+                nursery.start_soon(paged.ask, session, [number + 1] * 5, 30)
+        assert max(engine.largest_pass for engine in paged.engines) > 1
+    assert asked[0] == 0
+    assert max(asked) >= 3
