@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fleetchat.chat.overflow import FittedPrompt
 from fleetchat.chat.turn import Turn
@@ -12,6 +12,9 @@ from fleetchat.errors import FleetError
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
+
+if TYPE_CHECKING:
+    from fleetchat.app.chat_task import GenerationSettings
 
 OnBuild = Callable[[str, int, int], None]  # step, done, total (0 = unknown)
 OnStart = Callable[[str], None]  # one line in words
@@ -70,6 +73,9 @@ class OpenFleet(Protocol):
 
 class Backend(Protocol):
     """Where model and fleet come from. Every failure is a FleetchatError."""
+
+    def choose(self, model: str) -> GenerationSettings:
+        """Serve this model from the next `prepare` on; how its replies are drawn. Raises FleetchatError."""
 
     async def prepare(self, on_build: OnBuild) -> ChatModel:
         """Build what is missing and load the tokenizer."""

@@ -7,7 +7,7 @@ screen gave (it posts a message). Nobody waits for the other, but `shutdown` for
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from fleetchat.app.events import ChatNumber, Report, RuntimeFailed
@@ -24,9 +24,15 @@ MakeRuntime = Callable[[Report], "ChatRuntime"]
 class RuntimeThread:
     """Runs a ChatRuntime in a daemon thread of its own; implements `events.RuntimeControl`."""
 
-    def __init__(self, make_runtime: MakeRuntime) -> None:
-        """`make_runtime` is called on the thread: what it imports does not delay the screen."""
+    def __init__(
+        self, make_runtime: MakeRuntime, models: Callable[[], Sequence[tuple[str, str]]] = tuple
+    ) -> None:
+        """`make_runtime` is called on the thread: what it imports does not delay the screen.
+
+        `models` gives name and title of what can be switched to.
+        """
         self._make_runtime = make_runtime
+        self._models = models
         self._lock = threading.Lock()  # guards the four below
         self._token: trio.lowlevel.TrioToken | None = None
         self._scope: trio.CancelScope | None = None
@@ -53,6 +59,12 @@ class RuntimeThread:
 
     def close_chat(self, chat: ChatNumber) -> None:
         self._call(lambda runtime: runtime.close_chat(chat))
+
+    def models(self) -> Sequence[tuple[str, str]]:
+        return self._models()
+
+    def switch(self, model: str) -> None:
+        self._call(lambda runtime: runtime.switch(model))
 
     def retry(self) -> None:
         if self._thread is not None and self._report is not None and not self._thread.is_alive():

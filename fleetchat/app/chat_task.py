@@ -74,7 +74,7 @@ class ChatTask:
 
     def __init__(self, number: ChatNumber, settings: GenerationSettings, report: Report) -> None:
         self.number = number
-        self._settings = settings
+        self.settings = settings
         self._report = report
         self._session: Session | None = None
         self._turn_lock = trio.Lock()
@@ -102,7 +102,7 @@ class ChatTask:
         A failed fleet is noticed by the runtime, so our own errors end this reply only.
         """
         async with self._turn_lock:
-            settings = self._settings.with_options(turn.options)
+            settings = self.settings.with_options(turn.options)
             try:
                 prompt = model.render(turn, context=fleet.context, max_tokens=settings.max_tokens)
             except FleetchatError as error:

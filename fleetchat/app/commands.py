@@ -66,6 +66,7 @@ _PROGRAM = (
     Command("view.follow", "Program", "Newest text", "Go to the newest text and stay", "end", "end"),
     Command("view.panel", "Program", "Fleet panel", "Show or hide the stage table", "f9", "panel"),
     Command("prompt.editor", "Program", "Editor", "Write in $VISUAL or $EDITOR", "ctrl+g", "editor"),
+    Command("model.switch", "Program", "Model", "Serve another model that is built", "", "model", "NAME"),
     Command("app.theme", "Program", "Theme", "Choose the colours", "f4", "theme", "NAME"),
     Command("app.help", "Program", "Help", "Keys and commands", "f1", "help", footer=True),
     Command("app.quit", "Program", "Quit", "Leave fleetchat", "", "quit"),

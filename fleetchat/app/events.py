@@ -6,7 +6,7 @@ conversation carries its chat's number, so that late text of a closed chat is ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType, Protocol
 
@@ -112,6 +112,12 @@ class RuntimeControl(Protocol):
 
     def close_chat(self, chat: ChatNumber) -> None:
         """Forget a chat and free its cells."""
+
+    def models(self) -> Sequence[tuple[str, str]]:
+        """Name and title of the models that are built. May read files; called from any thread."""
+
+    def switch(self, model: str) -> None:
+        """Serve another model; replies under way are stopped. `FleetReady` or `RuntimeFailed` follows."""
 
     def retry(self) -> None:
         """Start the fleet again after `RuntimeFailed`."""

@@ -24,6 +24,7 @@ from fleetchat.app.events import (
 )
 from fleetchat.app.explain import explained, is_told
 from fleetchat.chat.turn import Turn
+from fleetchat.errors import FleetchatError, FleetError
 
 TEXT_INTERVAL = 0.1  # seconds: text reaches the screen at most ten times a second,
 SATURATED_INTERVAL = 0.25  # and four times when every stage is kept busy: the stages need the processor more
@@ -60,13 +61,16 @@ class ChatRuntime:
         self._chats: dict[ChatNumber, ChatTask] = {}
         self._served: _Served | None = None
         self._retry = trio.Event()
+        self._switch = trio.Event()
 
     async def run(self) -> None:
         """Never returns but by cancellation."""
         while True:
             self._retry = trio.Event()
+            self._switch = trio.Event()
             try:
                 await self._serve()
+                continue  # another model was chosen
             except Exception as error:
                 message, hint = explained(error)
                 log.warning("the fleet failed: %s", message, exc_info=not is_told(error))
@@ -100,8 +104,20 @@ class ChatRuntime:
     def retry(self) -> None:
         self._retry.set()
 
+    def switch(self, model: str) -> None:
+        try:
+            self._settings = self._backend.choose(model)
+        except FleetchatError as error:
+            self._report(RuntimeFailed(error.message, error.hint or ""))
+            return
+        for task in self._chats.values():
+            task.settings = self._settings
+            task.stop()
+        self._switch.set()
+        self._retry.set()
+
     async def _serve(self) -> None:
-        """Open the fleet and answer until it fails; raises what it failed of."""
+        """Open the fleet and answer until it fails, or another model is wanted; raises what it failed of."""
         model = await self._backend.prepare(
             lambda step, done, total: self._report(BuildProgressed(step, done, total))
         )
@@ -112,14 +128,30 @@ class ChatRuntime:
                 self._report(FleetReady(model.name, fleet.context))
                 nursery.start_soon(self._report_snapshots, fleet)
                 nursery.start_soon(self._report_text, fleet)
-                failure = await fleet.wait_failed()
+                failure = await self._wait_end(fleet)
                 await self._let_replies_end()
                 self._report_snapshot(fleet)
-                raise failure
+                if failure is not None:
+                    raise failure
+                nursery.cancel_scope.cancel()
         finally:
             self._served = None
             for task in self._chats.values():
                 task.forget_session()
+
+    async def _wait_end(self, fleet: OpenFleet) -> FleetError | None:
+        """What the fleet failed of; None when another model is wanted."""
+        failures: list[FleetError] = []
+
+        async def wait_failed() -> None:
+            failures.append(await fleet.wait_failed())
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_failed)
+            await self._switch.wait()
+            nursery.cancel_scope.cancel()
+        return failures[0] if failures else None
 
     async def _let_replies_end(self) -> None:
         """Replies under way end by the same failure: give them a moment to hand over their text."""

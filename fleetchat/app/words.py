@@ -42,6 +42,23 @@ def prompt_title(phase: Phase, state: ChatState) -> str:
     return "Writing · Esc stops"
 
 
+CHARACTERS_A_TOKEN = 4  # of English text, roughly
+
+
+def context_words(state: ChatState, typed: str, context: int) -> str:
+    """How much of the context the chat takes, what is being typed estimated: `about 1,204 of 2,048 tokens`.
+
+    The fleet counted what was said up to the last reply. Nothing is said of a chat that has just begun.
+    """
+    said = next((node.figures for node in reversed(state.path) if node.figures.prompt_tokens), None)
+    used = said.prompt_tokens + said.tokens if said is not None else 0
+    typing = len(typed) // CHARACTERS_A_TOKEN
+    if not context or not used + typing > context // 20:
+        return ""
+    about = "about " if typing else ""
+    return f"{about}{used + typing:,} of {counted(context, 'token')}"
+
+
 def header_state(phase: Phase, writing: int, tokens_per_s: float) -> str:
     """The state of the whole program: `2 chats writing 34.2 tokens/s`."""
     if phase is not Phase.READY or not writing:

@@ -77,7 +77,12 @@ def run(options: argparse.Namespace) -> int:
 
         return chat_runtime(config, recipe, report)
 
-    runtime = RuntimeThread(make_runtime)
+    def models() -> list[tuple[str, str]]:
+        from fleetchat.cli.chat_backend import built_models
+
+        return built_models()
+
+    runtime = RuntimeThread(make_runtime, models)
     archive = Archive(state_folder() / FILE_NAME)
     app = FleetchatApp(runtime, archive, themes(), config.ui.theme, state_folder(), resolve(config.ui.keys))
     app.chat_screen.panel_shown = config.ui.panel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from fleetchat.chat.overflow import FittedPrompt, fitted_prompt
 from fleetchat.chat.turn import Turn
 from fleetchat.config import Config
 from fleetchat.cutter.manifest import Manifest
-from fleetchat.cutter.recipe import Recipe, find_recipe
+from fleetchat.cutter.recipe import Recipe, find_recipe, known_recipes
 from fleetchat.cutter.store import Store
 from fleetchat.errors import FleetError
 from fleetchat.fleet.configured import prepare_fleet, sampling_of, system_of
@@ -25,17 +26,30 @@ from fleetchat.fleet.options import FleetOptions
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
+from fleetchat.paths import store_folder
 
 
 def chat_runtime(config: Config, recipe: Recipe, report: Report) -> ChatRuntime:
     """The runtime of the chat as it is configured."""
-    settings = GenerationSettings(
+    settings = generation_settings(config, recipe)
+    return ChatRuntime(LocalBackend(config), settings, report, snapshot_interval=1 / config.ui.refresh_hz)
+
+
+def built_models() -> list[tuple[str, str]]:
+    """Name and title of the recipes of which there is a build."""
+    store = Store(store_folder())
+    built = {manifest.recipe for manifest in store.builds()}
+    return [(name, find_recipe(name).title) for name in sorted(known_recipes()) if name in built]
+
+
+def generation_settings(config: Config, recipe: Recipe) -> GenerationSettings:
+    """How replies are drawn: what is configured, else what suits the model."""
+    return GenerationSettings(
         sampling=sampling_of(config, recipe.sampling),
         seed=config.sampling.seed,
         max_tokens=config.sampling.max_tokens,
         stop_strings=config.sampling.stop,
     )
-    return ChatRuntime(LocalBackend(config), settings, report, snapshot_interval=1 / config.ui.refresh_hz)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +136,12 @@ class LocalBackend:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._options: FleetOptions | None = None
+
+    def choose(self, model: str) -> GenerationSettings:
+        recipe = find_recipe(model)
+        chosen = dataclasses.replace(self._config.model, recipe=model)
+        self._config = dataclasses.replace(self._config, model=chosen)
+        return generation_settings(self._config, recipe)
 
     async def prepare(self, on_build: OnBuild) -> LocalModel:
         options = self._options = await prepare_fleet(

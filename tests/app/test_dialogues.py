@@ -11,7 +11,7 @@ from textual.widgets import Input
 from fleetchat.app.clipboard import copied_by, tools
 from fleetchat.app.code_blocks import code_blocks
 from fleetchat.app.editor import edited, editor_command
-from fleetchat.app.events import ChatNumber, ReplyFinished
+from fleetchat.app.events import ChatNumber, FleetReady, ReplyFinished
 from fleetchat.app.screens.find_chat import FindChatScreen
 from fleetchat.app.screens.help import HelpScreen
 from fleetchat.app.screens.theme_picker import ThemePicker
@@ -235,3 +235,36 @@ async def test_a_click_selects_a_message() -> None:
         await pilot.press("alt+c")
         await wait_until(pilot, lambda: pilot.app.clipboard == "alpha")
         assert chat_screen(pilot).pane.state.number == ChatNumber(1)
+
+
+async def test_another_model_is_chosen_and_reads_the_chat_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETCHAT_STATE_DIR", str(tmp_path))
+    runtime = FakeRuntime()
+    async with running(runtime, (100, 30)) as pilot:
+        await talk(pilot, runtime, "alpha", "one")
+        await say(pilot, "/model none")
+        await wait_until(pilot, lambda: "none is not built; there are tiny, other" in screen_text(pilot))
+        await say(pilot, "/model")
+        await wait_until(pilot, lambda: "Other-2M (other)" in screen_text(pilot))
+        await pilot.press("down", "enter")
+        await wait_until(pilot, lambda: runtime.switched == ["other"])
+        await wait_until(pilot, lambda: "Changing to Other-2M" in screen_text(pilot))
+        assert (tmp_path / "settings.toml").read_text(encoding="utf-8") == '[model]\nrecipe = "other"\n'
+        runtime.say(FleetReady("Other-2M", 2048))
+        await talk(pilot, runtime, "beta", "two")
+        assert [message.token_ids for message in runtime.turns[-1].messages] == [None, None, None]
+        assert chat_screen(pilot).pane.state.path[1].model == "Tiny-Test-1M"
+
+
+async def test_the_prompt_tells_how_much_of_the_context_is_taken() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (100, 30)) as pilot:
+        long_ago = answer("one", tokens=488)
+        await say(pilot, "alpha")
+        await wait_until(pilot, lambda: runtime.turns)
+        runtime.say(ReplyFinished(ChatNumber(1), long_ago))
+        await wait_until(pilot, lambda: "500 of 2,048 tokens" in screen_text(pilot))
+        await type_text(pilot, "x" * 40)
+        await wait_until(pilot, lambda: "about 510 of 2,048 tokens" in screen_text(pilot))

@@ -315,3 +315,32 @@ async def test_a_saturated_chain_sends_text_four_times_a_second(
         await log.wait_answers(1, TWO)
         pieces = [event for event in log if isinstance(event, TextArrived) and event.chat == ONE]
         assert 6 <= len(pieces) <= 10  # two seconds of text
+
+
+async def test_another_model_is_served_and_replies_under_way_end_with_their_text(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend(script=[f"w{number}" for number in range(20)], pace=0.1)
+    async with serving(backend) as (runtime, log):
+        await log.wait_ready()
+        runtime.submit(ONE, asking("hello"))
+        await log.wait_for(lambda event: isinstance(event, TextArrived))
+        runtime.switch("Other-2M")
+        assert (await log.wait_answers(1)).finish_reason is FinishReason.CANCELLED
+        await log.wait_ready(2)
+        assert FleetReady("Other-2M", CONTEXT) in log
+        assert backend.closed == 1
+        assert not any(isinstance(event, RuntimeFailed) for event in log)
+        runtime.submit(ONE, asking("hello"))
+        await log.wait_answers(2)
+        request = backend.fleets[1].sessions[0].requests[0]
+        assert (request.seed, request.max_tokens, request.sampling.temperature) == (7, 5, 0.9)
+
+
+async def test_another_model_after_a_failure_is_a_new_try(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend(faults=[BuildError("no space is left")])
+    async with serving(backend) as (runtime, log):
+        await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
+        runtime.switch("Other-2M")
+        await log.wait_ready()
+        assert FleetReady("Other-2M", CONTEXT) in log

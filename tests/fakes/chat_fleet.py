@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 import trio
 
 from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText
+from fleetchat.app.chat_task import GenerationSettings
 from fleetchat.chat.messages import Message
 from fleetchat.chat.overflow import FittedPrompt
 from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetError, PeerLost, PromptError
 from fleetchat.fleet.reply import TextDecoder
-from fleetchat.fleet.session import GenerationRequest
+from fleetchat.fleet.session import GenerationRequest, SamplingSettings
 from fleetchat.fleet.telemetry import Answer, FinishReason, FleetSnapshot, SessionSnapshot
 from tests.fakes.runtime import CONTEXT, MODEL, answer, snapshot
 
@@ -140,6 +141,10 @@ class FakeBackend:
     model: FakeModel = field(default_factory=FakeModel)
     fleets: list[FakeFleet] = field(default_factory=list)
     closed: int = 0
+
+    def choose(self, model: str) -> GenerationSettings:
+        self.model = FakeModel(model)
+        return GenerationSettings(SamplingSettings(temperature=0.9), seed=7, max_tokens=5, stop_strings=())
 
     async def prepare(self, on_build: OnBuild) -> ChatModel:
         await trio.lowlevel.checkpoint()

@@ -102,6 +102,7 @@ class FakeRuntime:
     turns: list[Turn] = field(default_factory=list)
     stopped: list[ChatNumber] = field(default_factory=list)
     closed: list[ChatNumber] = field(default_factory=list)
+    switched: list[str] = field(default_factory=list)
     retried: int = 0
     shut_down: bool = False
     report: Report | None = None
@@ -119,6 +120,12 @@ class FakeRuntime:
 
     def close_chat(self, chat: ChatNumber) -> None:
         self.closed.append(chat)
+
+    def models(self) -> list[tuple[str, str]]:
+        return [("tiny", MODEL), ("other", "Other-2M")]
+
+    def switch(self, model: str) -> None:
+        self.switched.append(model)
 
     def retry(self) -> None:
         self.retried += 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fleetchat.app.actions.registry import action
 from fleetchat.app.editor import edited
+from fleetchat.app.screens.choose import ChooseScreen
 from fleetchat.app.screens.help import HelpScreen
 from fleetchat.app.screens.theme_picker import ThemePicker
 from fleetchat.app.widgets.fleet_table import FleetTable
@@ -62,6 +63,34 @@ async def theme(screen: ChatScreen, argument: str) -> None:
         screen.tell(f"There is no theme {argument}; there are {known}")
 
 
+@action("model.switch")
+async def model(screen: ChatScreen, argument: str) -> None:
+    models = await asyncio.to_thread(screen.runtime.models)
+    names = [name for name, _ in models]
+
+    def take(place: int | None) -> None:
+        if place is not None:
+            _switch_model(screen, names[place], models[place][1])
+
+    if not argument:
+        lines = [f"{title}  ({name})" for name, title in models]
+        screen.app.push_screen(ChooseScreen("Model", lines), take)
+    elif argument in names:
+        take(names.index(argument))
+    else:
+        screen.tell(f"{argument} is not built; there are {', '.join(names) or 'no built models'}")
+
+
+def _switch_model(screen: ChatScreen, name: str, title: str) -> None:
+    """Chats keep what was said; the new model reads it anew."""
+    if title == screen.model:
+        screen.tell(f"{title} is served already")
+        return
+    screen.expect_fleet(f"Changing to {title}")
+    screen.runtime.switch(name)
+    _remember(screen, "model", "recipe", name)
+
+
 @action("app.help")
 async def show_help(screen: ChatScreen, _argument: str) -> None:
     screen.app.push_screen(HelpScreen(screen.key_names))
@@ -73,8 +102,12 @@ async def leave(screen: ChatScreen, _argument: str) -> None:
 
 
 def remember_theme(screen: ChatScreen, name: str) -> None:
+    _remember(screen, "ui", "theme", name)
+
+
+def _remember(screen: ChatScreen, table: str, key: str, value: str) -> None:
     """The next run begins with it, unless the user's file says otherwise."""
     try:
-        remember_setting("ui", "theme", name)
+        remember_setting(table, key, value)
     except OSError as error:
-        screen.tell(f"The theme cannot be remembered: {error.strerror}")
+        screen.tell(f"This cannot be remembered: {error.strerror}")

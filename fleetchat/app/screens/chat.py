@@ -36,7 +36,7 @@ from fleetchat.app.widgets.start_panel import StartPanel
 from fleetchat.app.widgets.suggestions import Suggestions
 from fleetchat.app.widgets.tab_bar import TabBar
 from fleetchat.app.widgets.transcript import Transcript
-from fleetchat.app.words import Phase, counted, header_state, prompt_title
+from fleetchat.app.words import Phase, context_words, counted, header_state, prompt_title
 from fleetchat.chat.history import ChatId
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
@@ -147,7 +147,9 @@ class ChatScreen(Desk):
     def refresh_words(self) -> None:
         """The words on the frame of the prompt."""
         pane = self.pane
-        hint = "" if pane.transcript.following else "↓ End goes to the newest text"
+        hint = context_words(pane.state, pane.prompt.text, self._context_tokens)
+        if not pane.transcript.following:
+            hint = "↓ End goes to the newest text"
         pane.prompt.say(prompt_title(self.phase, pane.state), hint)
 
     # What the runtime says
@@ -254,6 +256,7 @@ class ChatScreen(Desk):
         if pane is None:
             return
         pane.suggestions.offer(pane.prompt.text)
+        self.refresh_words()
         if pane.state.queued:
             pane.state.queued = False
             self.refresh_all()
@@ -305,6 +308,8 @@ class ChatScreen(Desk):
     def action_scroll(self, direction: str) -> None:
         """`page_up`, `page_down`, `up` or `down`, of the transcript."""
         getattr(self.pane.transcript, f"scroll_{direction}")(animate=False)
+        if direction.endswith("up"):
+            self.pane.transcript.want_earlier()
 
     def say_leaving(self) -> None:
         """The program ends: what was written so far is kept."""
@@ -324,11 +329,15 @@ class ChatScreen(Desk):
 
     def _after_failure(self, again: bool | None) -> None:
         if again and self.phase is Phase.FAILED:
-            self._snapshot = None
-            self.query_one(FleetTable).show(None)
-            self._set_phase(Phase.STARTING)
-            self.query_one(StartPanel).show_text("Starting the fleet again")
+            self.expect_fleet("Starting the fleet again")
             self.runtime.retry()
+
+    def expect_fleet(self, words: str) -> None:
+        """A fleet is being started; nothing can be sent before it is ready."""
+        self._snapshot = None
+        self.query_one(FleetTable).show(None)
+        self._set_phase(Phase.STARTING)
+        self.query_one(StartPanel).show_text(words)
 
     def _set_phase(self, phase: Phase) -> None:
         self.phase = phase

@@ -218,8 +218,16 @@ class Transcript(VerticalScroll, can_focus=False):
         near_end = self.max_scroll_y - new_value <= FOLLOW_TOLERANCE
         if not self.following and new_value > old_value and near_end:
             self.follow()
-        if new_value <= 0 and new_value < old_value and self._first > 0 and not self.following:
+        if new_value < old_value:
+            self.want_earlier()
+
+    def want_earlier(self) -> None:
+        """The user looks for what stands above: ask for it, when the top is reached."""
+        if self._first > 0 and self.scroll_y <= 0 and not self.following:
             self.post_message(self.EarlierWanted())
+
+    def on_mouse_scroll_up(self) -> None:
+        self.want_earlier()
 
     def _set_following(self, following: bool) -> None:
         if self.following != following:
