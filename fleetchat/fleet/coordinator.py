@@ -220,11 +220,13 @@ class Fleet:
             state = await self._fork_into(session, source, token_ids[:shared])
         elif state is None:
             state = session.state = self._new_state()
-        while not room.claim(state.session, len(token_ids) + drafts):
+        while room is self.room and not room.claim(state.session, len(token_ids) + drafts):
             idle = [one for one in self.sessions if one.state and not room.admitted(one.number)]
             assert idle, "all that was admitted fits by itself"
             self.evictions += 1
             await self.drop_state(min(idle, key=lambda one: one.last_used))
+        if room is not self.room:  # the chain was brought back meanwhile, and holds nothing
+            return (await self.state_for(session, token_ids, drafts))[0]
         return state
 
     def _longest_prefix(
