@@ -72,6 +72,7 @@ class Chain:
         self.loss: Loss | None = None  # what the failure was, when a stage is to blame
         self.suspected: float | None = None  # when the first of its links broke
         self.opened_at = trio.current_time()
+        self.results = 0
         self.dropped: int = before.dropped if before else 0
         self._vocabulary = vocabulary
         self._failed = trio.Event()
@@ -90,6 +91,11 @@ class Chain:
     def can_fork(self) -> bool:
         """Whether every stage shares cells between sessions."""
         return all(stage.ready.can_fork for stage in self.stages if stage.ready)
+
+    @property
+    def waiting(self) -> int:
+        """Batches without RESULT."""
+        return len(self._waiting)
 
     def leg_seconds(self) -> list[float]:
         """The last measured one-way time of each leg, the return last; 0 = not measured yet."""
@@ -175,6 +181,7 @@ class Chain:
         if waiting is None:
             self.dropped += 1
             return
+        self.results += 1
         slices, on_result = waiting
         check_result(result, slices, stages=len(self.stages), vocabulary=self._vocabulary)
         now = trio.current_time()

@@ -12,6 +12,7 @@ class Deadlines:
     ping: float = 0.5  # between two PINGs on a link
     stalled: float = 2.0  # of silence: shown
     lost: float = 5.0  # of silence: recovery starts
+    missing: float = 60.0  # that an answer is owed while no stage has anything to do; a slow network may send
     pause: float = 0.5  # before the second attempt to bring the chain back; doubled for each further one
     longest_pause: float = 5.0
     recovery: float = 60.0  # from the loss until nothing more is tried

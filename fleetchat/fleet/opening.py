@@ -30,6 +30,7 @@ from fleetchat.fleet.watching import (
     refused,
     watch_data_link,
     watch_heartbeat,
+    watch_progress,
 )
 from fleetchat.ids import Address, StageIndex
 from fleetchat.transport.link import Link, dial
@@ -185,6 +186,7 @@ async def _connect_all(
         nursery.start_soon(keep_pinging, link, chain)
         nursery.start_soon(watch_data_link, link, stage, chain)
     nursery.start_soon(note_network, upstream, returning, chain)
+    nursery.start_soon(watch_progress, chain)
 
 
 async def _cancel_when_failed(chain: Chain, scope: trio.CancelScope) -> None:

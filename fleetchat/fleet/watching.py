@@ -196,6 +196,25 @@ async def poll_statistics(link: Link, stage: Stage, chain: Chain) -> None:
         return  # the reader of the same link names the failure
 
 
+async def watch_progress(chain: Chain) -> None:
+    """Batches are under way, yet no stage has anything to do: an answer got lost.
+
+    A stage that computes has its batch in its queue, however long it takes.
+    """
+    patience = max(chain.deadlines.missing, 3 * STATS_INTERVAL)
+    results, since = 0, trio.current_time()
+    while True:
+        await trio.sleep(STATS_INTERVAL / 4)
+        now = trio.current_time()
+        working = any(stage.stats is None or stage.stats.queue_length for stage in chain.stages)
+        if working or not chain.waiting or chain.results != results:
+            results, since = chain.results, now
+        elif now - since >= patience:
+            stage = chain.stages[-1]
+            text = f"{stage.place} owes {chain.waiting} answers, and no stage has anything left to do"
+            chain.lose(stage, PeerLost(text), Cause.GARBAGE)
+
+
 async def note_network(upstream: Link, returning: Link, chain: Chain) -> None:
     """Half a round trip of each leg, once a ping interval, as soon as there is one at first."""
     while True:

@@ -31,6 +31,7 @@ HASTY = Deadlines(
     ping=0.02,
     stalled=0.15,
     lost=0.5,
+    missing=0.5,
     pause=0.01,
     longest_pause=0.04,
     recovery=3.0,
