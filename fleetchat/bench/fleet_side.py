@@ -49,6 +49,7 @@ class FleetSide:
         self._subject = subject
         self._sessions = sessions
         self._max_tokens = max_tokens
+        self.on_answer: Callable[[Answer], None] = lambda answer: None
 
     async def replies(self, prompts: Sequence[tuple[int, ...]], seconds: float) -> list[ReplyTime]:
         """What was said in `seconds`; session i begins with prompt i and takes every n-th from there."""
@@ -79,6 +80,7 @@ class FleetSide:
             with trio.CancelScope(shield=True):
                 await self._fleet.close_session(session)
         require_success(answer)
+        self.on_answer(answer)
         return timed_reply(started, decoder.times, decoder.token_ids)
 
     async def _converse(

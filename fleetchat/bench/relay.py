@@ -155,6 +155,6 @@ class RelayedLegs:
             relay.set_delay(seconds)
 
 
-def between_machines(leg: int, stages: int) -> Shape | None:
-    """Stage 0 runs on the chat's machine: the first leg is no network leg. With one stage, both are."""
-    return Shape() if leg > 0 or stages == 1 else None
+def is_between_machines(leg: int, stages: int) -> bool:
+    """Stage 0 runs on the chat's machine: the first leg is no network leg, unless there is no other stage."""
+    return leg > 0 or stages == 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from fleetchat.bench.report import Report
     from fleetchat.bench.scale import Plan
     from fleetchat.bench.setting import Setting
 
+Number = TypeVar("Number", int, float)
 Measurement = Callable[["Setting"], Awaitable["Report"]]
 
 
@@ -26,7 +27,7 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     measurements = group.add_subparsers(
         title="measurements", dest="measurement", metavar="MEASUREMENT", required=True
     )
-    for add in (_add_parity, _add_fusion, _add_rollback, _add_scale):
+    for add in (_add_parity, _add_fusion, _add_rollback, _add_scale, _add_wan):
         add(measurements)
 
 
@@ -120,6 +121,56 @@ def _add_scale(measurements: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--stages", type=int, metavar="N", default=2, help="stages of the chain (default 2)")
     parser.add_argument("--sessions", type=int, metavar="N", default=2, help="conversations (default 2)")
+    _add_speculation(parser)
+    _add_common(parser)
+    parser.set_defaults(run=measure)
+
+
+def _add_wan(measurements: argparse._SubParsersAction[Any]) -> None:
+    def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.wan import STAGES, WanPlan, check_wan_plan, measure_wan
+
+        delays, sessions = (
+            numbers("--delay", options.delay, float),
+            numbers("--sessions", options.sessions, int),
+        )
+        options.stages, options.sessions = STAGES, sessions[0]
+        asked = WanPlan(plan_of(options), delays, sessions)
+        check_wan_plan(asked)
+        return run(options, lambda setting: measure_wan(setting, asked))
+
+    parser = measurements.add_parser(
+        "wan",
+        help="conversations on two stages that are far from each other",
+        description="How much of the speed is left when the network is slow, and does the depth of drafts "
+        "follow? Relays delay the leg between the two stages and the way back.",
+    )
+    parser.add_argument(
+        "--delay",
+        metavar="MS,MS",
+        default="50",
+        help="one way, in milliseconds; several give a grid (default 50)",
+    )
+    parser.add_argument(
+        "--sessions", metavar="N,N", default="4", help="conversations; several give a grid (default 4)"
+    )
+    _add_speculation(parser)
+    _add_common(parser)
+    parser.set_defaults(run=measure)
+
+
+def numbers(option: str, text: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
+    """What an option says that takes numbers with commas between them. Raises InputError."""
+    from fleetchat.errors import InputError
+
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        whole = "whole numbers" if kind is int else "numbers"
+        raise InputError(f"{option} takes {whole} with commas between them, not {text!r}") from None
+
+
+def _add_speculation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drafter",
         choices=("none", "ngram", "model", "ngram+model", "wrong"),
@@ -137,8 +188,6 @@ def _add_scale(measurements: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--workload", choices=("chat", "rewrite", "code"), default="chat", help="what is asked (default chat)"
     )
-    _add_common(parser)
-    parser.set_defaults(run=measure)
 
 
 def plan_of(options: argparse.Namespace) -> Plan:

@@ -7,13 +7,14 @@ Numbers in, numbers out. The interleaver carries the decisions out, `simulate.py
   most the window; more would only queue. Rounded up where a batch is one slice: too many cost nothing
   there. Rounded to the nearest where slices share a pass: one batch more means smaller batches, and
   those cost up to a fifth of the speed (simulated: 8 sessions, 10 ms legs, 206 instead of 174 tokens/s).
-  A session has one decode or verify feed in the chain, so
-  more than the sessions is of use only while a prefill is cut into chunks: those pipeline.
+  A session has one decode or verify feed in the chain, so more batches than sessions are of use only
+  while a prefill is cut into chunks.
 - Streaming sessions are spread evenly over the batches, in order of readiness.
-- At most one prefill chunk travels in a batch: the focused session's, else that of the session which
-  was served least recently. Where a batch has no place for a chunk beside the decodes, chunks take
-  turns with them as if all prefills were one session, so that several prompts cost the others no more
-  than one.
+- While others stream, a prefill is cut into chunks that let the gaps of the others grow to STRETCH times
+  what they were. The chunks in the chain are what the streams leave empty of it, at least one.
+- At most one chunk travels in a batch: the focused session's, else that of the session which was served
+  least recently. Where a batch has no place for a chunk beside the decodes, chunks take turns with them
+  as if all prefills were one session, so that several prompts cost the others no more than one.
 """
 
 from __future__ import annotations
@@ -24,16 +25,15 @@ from dataclasses import dataclass
 
 PREFILL_ROWS = 17  # a feed of fewer rows goes whole: cutting it would cost more than it spares the others
 FIRST_CHUNK = 8  # rows, while it is not known what a row costs: several may be sent before one is back
-LEAST_CHUNK = 4  # rows; below it a batch is all overhead
-# A chunk may take GAP_FACTOR times as long on a stage as a batch without one, or ROUND_SHARE of a round of
-# the others, if that is more. In 144 simulated cases the others' p95 gap grew to at most 2.9 times their
-# median before; 2.3 passes 3 times, 1.25 makes prefill a fifth slower.
-GAP_FACTOR = 1.75
-ROUND_SHARE = 0.5
-PIPELINED_CHUNK = 128  # rows of a chunk that shares the chain with other prefills only
-SPARE = (
-    0.25  # of a slowest stage's batch, on top of a traversal: keeps that stage busy when times vary by 10 %
-)
+# A prefill may make the gaps between the others' tokens so many times as long. Their p95 during it was at
+# most 2.9 times their median before it in 192 simulated cases, with the costs of both engines.
+STRETCH = 2.2
+# Rows of a chunk that shares the chain with other prefills only: a third of what is left, within these. The
+# last stages idle at the beginning and the first ones at the end, and every chunk costs a little: two stages
+# prefilled 2,048 tokens 1.53 times as fast as one, with chunks of 128 1.47 times (CPU time, default model).
+PIPELINED_CHUNK = 256
+LAST_PIPELINED_CHUNK = 64
+SPARE = 0.25  # of the slowest stage's batch, on top of a traversal: keeps it busy when times vary by 10 %
 NEVER = -math.inf
 
 
@@ -103,18 +103,31 @@ class Share:
 
 def batches_wanted(limits: ChainLimits, load: Load, pace: Pace) -> int:
     """How many batches should be in the chain, at least 1."""
-    wanted = max(_by_time(limits, pace), limits.stages)
+    wanted = _base(limits, pace)
     if load.prefilling and _pipelines(limits, load):
         wanted = max(wanted, limits.stages + 1)
-    elif not (load.prefilling and load.streaming):
+    elif load.prefilling and load.streaming:
+        # While a long chunk is on one stage, the streams keep the others busy.
+        wanted = max(wanted, load.streaming + 1) if limits.places == 1 else wanted
+    else:
         wanted = min(wanted, load.streaming + load.prefilling)
     return max(1, min(wanted, limits.window))
 
 
-def _by_time(limits: ChainLimits, pace: Pace) -> int:
+def _base(limits: ChainLimits, pace: Pace) -> int:
+    """As many as a traversal has room for, at least one a stage."""
     if pace.slowest_stage <= 0:
         return limits.stages
-    return math.ceil(pace.traversal / pace.slowest_stage + (SPARE if limits.places == 1 else -0.5))
+    by_time = math.ceil(pace.traversal / pace.slowest_stage + (SPARE if limits.places == 1 else -0.5))
+    return min(max(by_time, limits.stages), limits.window)
+
+
+def chunks_wanted(limits: ChainLimits, load: Load, pace: Pace) -> int:
+    """How many chunks may be in the chain beside the streams: one, or what these leave empty."""
+    base = _base(limits, pace)
+    if load.streaming == 0 or limits.places > 1:
+        return batches_wanted(limits, load, pace)
+    return max(1, base - load.streaming)
 
 
 def batch_size(limits: ChainLimits, load: Load, pace: Pace) -> int:
@@ -128,13 +141,27 @@ def chunk_rows(feed: ReadyFeed, limits: ChainLimits, load: Load, pace: Pace) -> 
     """Rows of the next prefill chunk; when nobody streams, all of them or what lets the stages overlap."""
     most = min(feed.rows, limits.max_rows)
     if load.streaming == 0:
-        return min(most, PIPELINED_CHUNK) if _pipelines(limits, load) else most
+        return min(most, pipelined_rows(feed.rows)) if _pipelines(limits, load) else most
     if pace.chunk_row <= 0 or pace.slowest_stage <= 0:
         return min(most, FIRST_CHUNK)
-    batches_a_round = load.streaming / min(load.streaming, limits.places)
-    seconds = pace.slowest_stage * max(GAP_FACTOR, ROUND_SHARE * batches_a_round)
-    affordable = min(seconds / pace.chunk_row, most)
-    return min(most, max(LEAST_CHUNK, int(affordable)))
+    affordable = min(chunk_seconds(limits, load, pace) / pace.chunk_row, most)
+    return min(most, max(1, round(affordable)))
+
+
+def pipelined_rows(left: int) -> int:
+    """Rows of the next chunk of a prefill with `left` rows to go, when all stages are to work on it."""
+    return max(LAST_PIPELINED_CHUNK, min(PIPELINED_CHUNK, left // 3))
+
+
+def chunk_seconds(limits: ChainLimits, load: Load, pace: Pace) -> float:
+    """What a chunk may take on the slowest stage, so that the streams' gaps grow to STRETCH times theirs.
+
+    In a round that stage serves each batch of streams once, and the chunks that are in the chain.
+    """
+    chunks = chunks_wanted(limits, load, pace)
+    batches = load.streaming if limits.places == 1 else min(_base(limits, pace), load.streaming)
+    gap = max(pace.traversal, batches * pace.slowest_stage)
+    return (STRETCH * gap - batches * pace.slowest_stage) / chunks
 
 
 def next_batch(ready: Sequence[ReadyFeed], limits: ChainLimits, load: Load, pace: Pace) -> tuple[Share, ...]:
@@ -145,7 +172,7 @@ def next_batch(ready: Sequence[ReadyFeed], limits: ChainLimits, load: Load, pace
     decodes = decodes[: batch_size(limits, load, pace)]
     room = limits.max_rows
     chosen: list[Share] = []
-    prefill = next_prefill(ready)
+    prefill = next_prefill(ready) if load.chunks < chunks_wanted(limits, load, pace) else None
     if prefill is not None and (len(decodes) < limits.places or _has_its_turn(prefill, decodes[0], load)):
         rows = chunk_rows(prefill, limits, load, pace)
         chosen.append(Share(prefill.session, rows))

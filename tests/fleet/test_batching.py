@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from fleetchat.fleet.batching import (
     FIRST_CHUNK,
-    LEAST_CHUNK,
+    STRETCH,
     ChainLimits,
     Load,
     Pace,
@@ -18,6 +18,8 @@ from fleetchat.fleet.batching import (
     batch_size,
     batches_wanted,
     chunk_rows,
+    chunk_seconds,
+    chunks_wanted,
     next_batch,
 )
 
@@ -84,7 +86,9 @@ def test_whatever_the_situation(
     ready, load = situation
     batch = next_batch(ready, limits, load, pace)
     room = len(load.batches) < batches_wanted(limits, load, pace)
-    assert bool(batch) == bool(ready and room), "work conserving: a place in the chain is never left empty"
+    chunk_may_go = load.chunks < chunks_wanted(limits, load, pace)
+    may_go = [feed for feed in ready if chunk_may_go or not feed.prefill]
+    assert bool(batch) == bool(may_go and room), "work conserving: a place in the chain is never left empty"
     feeds = {feed.session: feed for feed in ready}
     assert len({share.session for share in batch}) == len(batch)
     assert len(batch) <= min(limits.sessions_per_batch, limits.max_slices)
@@ -149,16 +153,31 @@ def test_a_prefill_goes_whole_when_nobody_streams() -> None:
 
 
 @given(paces, some.integers(1, 40), limits_of_chains, some.integers(17, 3000))
-def test_a_chunk_takes_its_share_of_the_time(
+def test_chunks_let_the_gaps_grow_to_their_share(
     pace: Pace, streaming: int, limits: ChainLimits, rows: int
 ) -> None:
-    feed = prefill(1, rows=rows)
-    got = chunk_rows(feed, limits, Load(streaming=streaming, prefilling=1), pace)
+    load = Load(streaming=streaming, prefilling=1)
+    got = chunk_rows(prefill(1, rows=rows), limits, load, pace)
     if pace.chunk_row <= 0 or pace.slowest_stage <= 0:
         assert got == FIRST_CHUNK
-    else:
-        round_ = pace.slowest_stage * max(1.75, streaming / 2)
-        assert got <= LEAST_CHUNK or got * pace.chunk_row <= round_ * 1.000001
+        return
+    seconds = chunk_seconds(limits, load, pace)
+    assert got == 1 or (got - 0.5) * pace.chunk_row <= seconds * 1.000001
+    batches = min(streaming, batches_wanted(limits, load, pace)) if limits.places > 1 else streaming
+    gap = max(pace.traversal, batches * pace.slowest_stage)
+    in_a_round = batches * pace.slowest_stage + chunks_wanted(limits, load, pace) * seconds
+    assert in_a_round <= STRETCH * gap * 1.000001
+
+
+def test_streams_leave_chunks_what_is_empty_of_the_chain() -> None:
+    far = Pace(0.117, 0.009, 0.001)
+    assert chunks_wanted(ONE_BY_ONE, Load(streaming=4, prefilling=1), far) == 14 - 4
+    assert chunks_wanted(ONE_BY_ONE, Load(streaming=40, prefilling=1), far) == 1
+    assert chunks_wanted(ONE_BY_ONE, Load(streaming=4, prefilling=3), PACE) == 1
+    assert chunks_wanted(TOGETHER, Load(streaming=4, prefilling=3), PACE) == 2  # on top of every batch
+    full = Load(batches=(1, 1, 0), streaming=2, prefilling=1, chunks=1)
+    assert not sent([prefill(9)], ONE_BY_ONE, full)
+    assert sent([prefill(9), decode(1)], ONE_BY_ONE, replace(full, batches=(1, 0))) == [1]
 
 
 def test_one_chunk_on_top_of_the_decodes_where_slices_share_a_pass() -> None:
@@ -180,7 +199,7 @@ def test_chunks_take_turns_with_decodes() -> None:
     assert sent(ready, ONE_BY_ONE, load) == [3]  # no chunk since before the oldest decode got ready
     assert sent(ready, ONE_BY_ONE, replace(load, last_chunk=5.5)) == [1]
     assert sent(ready, ONE_BY_ONE, replace(load, batches=(0,), chunks=1)) == [1]
-    assert sent(ready[2:], ONE_BY_ONE, replace(load, batches=(1,), chunks=1, last_chunk=9.0)) == [3]
+    assert sent(ready[2:], ONE_BY_ONE, replace(load, batches=(1,), last_chunk=9.0)) == [3]
 
 
 def test_rows_that_do_not_fit_wait() -> None:
