@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 
@@ -88,11 +89,13 @@ def chosen_columns(stages: tuple[StageSnapshot, ...], width: int) -> tuple[list[
     return columns, gap
 
 
-def faults(stages: tuple[StageSnapshot, ...]) -> list[str]:
-    """One line for each stage that is in trouble, in words."""
+def faults(snapshot: FleetSnapshot, width: int) -> list[str]:
+    """What is wrong and what happens now, in words; else one line for each stage that is in trouble."""
+    if snapshot.trouble:
+        return wrap(one_line(snapshot.trouble), max(width, 20), max_lines=TROUBLE_LINES, placeholder=" …")
     return [
         f"Stage {stage.index} at {one_line(stage.address)} is {stage.state.value}: {one_line(stage.detail)}"
-        for stage in stages
+        for stage in snapshot.stages
         if stage.detail and stage.state in (StageState.STALLED, StageState.LOST)
     ]
 
@@ -104,6 +107,7 @@ def totals(snapshot: FleetSnapshot) -> str:
     return f"{speed}   {leg}"
 
 
+TROUBLE_LINES = 2
 BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -133,7 +137,7 @@ def summary_line(snapshot: FleetSnapshot, width: int) -> str:
 
 def table_lines(snapshot: FleetSnapshot, width: int, height: int) -> list[str]:
     """The table in at most `width` cells and `height` lines; one line when it does not fit."""
-    trouble = faults(snapshot.stages)
+    trouble = faults(snapshot, width)
     if len(snapshot.stages) + 2 > height or width < 40:
         return [fitted(line, width).rstrip() for line in (*trouble[:1], summary_line(snapshot, width))]
     columns, gap = chosen_columns(snapshot.stages, width)

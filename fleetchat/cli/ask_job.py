@@ -113,6 +113,7 @@ async def _ask(job: Job, outcome: Outcome, interruption: Interruption) -> None:
         writer = None if job.as_json else AnswerWriter()
         if writer is not None:
             nursery.start_soon(writer.run)
+        fleet.on_trouble = job.progress.say
         asking = Asking(fleet, settings, job.progress, writer)
         outcome.answers = asking.answers
         interruption.stop = asking.stop

@@ -106,3 +106,20 @@ def test_milliseconds() -> None:
     assert milliseconds(Percentiles()) == "–"
     assert milliseconds(Percentiles(0.04, 0.1, 3)) == "0.0"
     assert milliseconds(Percentiles(12345.6, 0.1, 3)) == "12346"
+
+
+def test_a_lost_stage_is_told_with_what_happens_now() -> None:
+    coming = stage(1, state=StageState.RECOVERING, detail="waiting for it to answer")
+    sentence = "Stage 1 (127.0.0.1:41001) stopped answering. It is being restarted; your answers go on by themselves."
+    lines = table_lines(replace(snapshot(stage(0), coming), trouble=sentence), 76, 8)
+    assert lines[2].split()[:4] == ["1", "127.0.0.1:41001", "10–19", "recovering"]
+    assert lines[3:5] == [
+        "Stage 1 (127.0.0.1:41001) stopped answering. It is being restarted; your",
+        "answers go on by themselves.",
+    ]
+
+
+def test_a_stage_that_is_silent_for_a_moment_is_told_as_well() -> None:
+    silent = stage(1, state=StageState.STALLED, detail="nothing was heard of it for 3 s")
+    lines = table_lines(snapshot(stage(0), silent), 76, 8)
+    assert lines[3] == "Stage 1 at 127.0.0.1:41001 is stalled: nothing was heard of it for 3 s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.trio, pytest.mark.slow]
 DEADLINES = Deadlines(ping=0.1, stalled=0.5, lost=1.5, pause=0.1)
 KEY = bytes(range(32))
 PROMPTS = tuple(tuple(b"the cat sat on the mat, " * (number + 1)) for number in range(4))
+
+Strike = tuple[OwnPeers, int, int]  # whose process of which stage gets which signal
 
 
 @asynccontextmanager
@@ -51,9 +53,7 @@ async def fleet_of_processes(
         yield fleet, peers
 
 
-async def ask_all(
-    fleet: Fleet, *, tokens: int, strikes: dict[int, tuple[OwnPeers, int, int]]
-) -> list[Answer]:
+async def ask_all(fleet: Fleet, *, tokens: int, strikes: Mapping[int, Strike]) -> list[Answer]:
     """Four sessions at once; `strikes` by the number of the token at which they happen."""
     answers: dict[int, Answer] = {}
     shown = 0
