@@ -24,7 +24,7 @@ FIXED = (
     ("Ctrl+C", "", "Copy what is selected; twice: leave"),
     ("Ctrl+Q", "", "Leave, always"),
 )
-KEYS_WIDTH, SLASH_WIDTH = 15, 11
+KEYS_WIDTH, SLASH_WIDTH = 17, 10
 
 
 class HelpScreen(ModalScreen[None]):
@@ -62,14 +62,10 @@ def help_lines(key_names: Callable[[Command], str]) -> list[Content]:
     for group in dict.fromkeys(command.group for command in COMMANDS):
         lines += [Content(""), Content(group).stylize("bold")]
         members = [c for c in COMMANDS if c.group == group and c.id not in NUMBERED]
-        lines += [_line(key_names(c), f"/{c.slash}" if c.slash else "", _meaning(c)) for c in members]
+        lines += [_line(key_names(c), f"/{c.slash}" if c.slash else "", c.help) for c in members]
         if group == "Tabs":
             lines.append(_line("Alt+1 … Alt+9", "", "Chat by number, where these keys arrive"))
     return lines
-
-
-def _meaning(command: Command) -> str:
-    return f"{command.help}  ({command.argument})" if command.argument else command.help
 
 
 def _line(keys: str, slash: str, meaning: str) -> Content:

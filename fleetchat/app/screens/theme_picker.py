@@ -20,10 +20,10 @@ class ThemePicker(ModalScreen[None]):
     DEFAULT_CSS = """
     ThemePicker { align: right middle; background: transparent; }
     ThemePicker > Vertical {
-        width: 40; max-width: 100%; height: auto; max-height: 90%;
+        width: 40; max-width: 100%; height: 90%; max-height: 30;
         border: round $primary; background: $surface; padding: 0 1;
     }
-    ThemePicker OptionList { height: auto; max-height: 24; padding: 0; background: $surface; }
+    ThemePicker OptionList { height: 1fr; padding: 0; background: $surface; }
     ThemePicker .hint { color: $secondary; }
     """
 

@@ -26,6 +26,7 @@ class ReplyText(Vertical):
     DEFAULT_CSS = """
     ReplyText { height: auto; padding: 0 0 0 2; }
     ReplyText Markdown { margin: 0; padding: 0; }
+    ReplyText MarkdownFence { margin: 0 0 1 0; }
     ReplyText .-joined FlatBulletList, ReplyText .-joined FlatOrderedList { margin: 0; }
     """
 
