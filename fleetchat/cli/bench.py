@@ -109,10 +109,14 @@ def _add_rollback(measurements: argparse._SubParsersAction[Any]) -> None:
 
 def _add_scale(measurements: argparse._SubParsersAction[Any]) -> None:
     def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.first_token import measure_prefill, measure_second_turn
         from fleetchat.bench.scale import measure_scale
 
         plan = plan_of(options)
-        return run(options, lambda setting: measure_scale(setting, plan))
+        if options.prefill is not None:
+            return run(options, lambda setting: measure_prefill(setting, plan, options.prefill))
+        measure_plan = measure_second_turn if options.turn2 else measure_scale
+        return run(options, lambda setting: measure_plan(setting, plan))
 
     parser = measurements.add_parser(
         "scale",
@@ -121,6 +125,13 @@ def _add_scale(measurements: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--stages", type=int, metavar="N", default=2, help="stages of the chain (default 2)")
     parser.add_argument("--sessions", type=int, metavar="N", default=2, help="conversations (default 2)")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        "--prefill", type=int, metavar="N", help="instead: reading a prompt of N tokens, against one stage"
+    )
+    instead.add_argument(
+        "--turn2", action="store_true", help="instead: the first token of a second turn behind a long history"
+    )
     _add_speculation(parser)
     _add_common(parser)
     parser.set_defaults(run=measure)
@@ -184,7 +195,9 @@ def _add_speculation(parser: argparse.ArgumentParser) -> None:
         default="adaptive",
         help="drafts a round, or adaptive (default)",
     )
-    parser.add_argument("--kv", choices=("masked",), default="masked", help="how stages keep the KV cache")
+    parser.add_argument(
+        "--kv", choices=("masked", "paged"), default="masked", help="how stages keep the KV cache"
+    )
     parser.add_argument(
         "--workload", choices=("chat", "rewrite", "code"), default="chat", help="what is asked (default chat)"
     )
