@@ -91,7 +91,8 @@ def _speculation(speculation: Speculation) -> dict[str, object]:
 def statistics_lines(snapshot: FleetSnapshot, answers: Sequence[Answered]) -> list[str]:
     """The two tables of `--stats`, for people."""
     return [
-        f"{snapshot.model}, precision {snapshot.precision}, KV engine {snapshot.kv}",
+        f"{snapshot.model}, precision {snapshot.precision}, KV engine {snapshot.kv}"
+        + (f" ({snapshot.kv_reason})" if snapshot.kv_reason else ""),
         "",
         *_table([STAGE_HEADINGS, *map(_stage_row, snapshot.stages)]),
         f"return leg {_shown(snapshot.return_network_ms.p50, snapshot.return_network_ms.count)} ms",

@@ -102,3 +102,17 @@ def test_the_second_turn_finds_the_first_in_the_cells(ask: AskProcess) -> None:
     assert second["prompt_tokens_cached"] >= held - 1
     assert second["prompt_tokens"] > held
     assert "Rome" in second["text"]
+
+
+def test_tabs_that_share_a_pass_say_what_each_says_alone(ask: AskProcess) -> None:
+    """Paged: three conversations at once, drafts and a next turn; masked: one after the other."""
+    prompts = ("Name three colours.", "What is the capital of Italy?", "Write a sentence about the sea.")
+    together = [part for prompt in prompts for part in ("--prompt", prompt, "--then", "And again?")]
+    paged = ask.document(*together, *EXACT, "--max-tokens", "30", "--kv", "paged", "--drafter", "ngram")
+    assert paged["kv"] == "paged"
+    assert all(answer["speculation"]["cells_dead"] == [0, 0] for answer in paged["answers"])
+    masked = ask.document(*together, *EXACT, "--max-tokens", "30", "--kv", "masked", "--drafter", "none")
+    assert masked["kv"] == "masked"
+    assert [answer["token_ids"] for answer in paged["answers"]] == [
+        answer["token_ids"] for answer in masked["answers"]
+    ]
