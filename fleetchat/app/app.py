@@ -95,7 +95,7 @@ class FleetchatApp(App[None]):
 
     def on_mount(self) -> None:
         for notice in self._notices:
-            self.notify(sanitise(notice), severity="warning", markup=False)
+            self.notify(sanitise(notice), severity="warning", timeout=15, markup=False)
         self._leave_on_signals()
         self.call_after_refresh(self.runtime.start, self._report)
 
