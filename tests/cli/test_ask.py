@@ -83,7 +83,7 @@ def test_every_setting_has_an_option() -> None:
         (["A", "--draft-depth", "10000"], "command line: --draft-depth must be"),
         (["A", "--draft-depth", "deep"], "command line: --draft-depth must be"),
         (["A", "--max-draft", "0"], "command line: --max-draft must be"),
-        (["A", "--kv", "paged"], "'paged' is not one of auto, masked"),
+        (["A", "--kv", "pages"], "'pages' is not one of auto, masked, paged"),
         (["A", "--precision", "exakt"], "'exakt' is not one of exact, fast"),
         (["A", "--recipe", "smollm2-135"], "there is no recipe 'smollm2-135'"),
         (["A", "--raw", "--system", "x"], "--system has no place in --raw"),
