@@ -14,7 +14,8 @@ from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.opening import Opening, stages_of
 from fleetchat.fleet.options import FleetOptions, PeerSpec
 from fleetchat.ids import Address
-from fleetchat.transport.link import Link, dial
+from fleetchat.transport.dialling import dial
+from fleetchat.transport.link import Link
 from fleetchat.wire.frames import Error, Goodbye, Open, Progress, Ready
 from fleetchat.wire.states import Purpose
 

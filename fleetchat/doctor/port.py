@@ -9,7 +9,7 @@ import socket
 from fleetchat.doctor.finding import Finding, ok, warn
 from fleetchat.errors import AuthenticationFailed, FleetError, PeerRefused
 from fleetchat.ids import Address
-from fleetchat.transport.link import dial
+from fleetchat.transport.dialling import dial
 from fleetchat.wire.states import Purpose
 
 NAME = "port"

@@ -33,7 +33,8 @@ from fleetchat.fleet.watching import (
     watch_progress,
 )
 from fleetchat.ids import Address, StageIndex
-from fleetchat.transport.link import Link, dial
+from fleetchat.transport.dialling import dial
+from fleetchat.transport.link import Link
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import (
     Attach,

@@ -15,7 +15,8 @@ from fleetchat.errors import (
     RemoteProtocolError,
 )
 from fleetchat.ids import Address, StageIndex
-from fleetchat.transport.link import Link, dial
+from fleetchat.transport.dialling import dial
+from fleetchat.transport.link import Link
 from fleetchat.wire.frames import Attach, Attached, AttachRole, Error, Frame, Goodbye, NotYet, Open
 from fleetchat.wire.states import Purpose
 

@@ -20,7 +20,8 @@ from fleetchat.peer.faults import ChainFault, error_frame
 from fleetchat.peer.loading import EngineFactory, LoadedStages, ShardStore
 from fleetchat.peer.opening import check_engine, find_stage
 from fleetchat.peer.service import PING_INTERVAL, SILENCE, ChainService
-from fleetchat.transport.link import HANDSHAKE_DEADLINE, Link, accept
+from fleetchat.transport.dialling import accept
+from fleetchat.transport.link import HANDSHAKE_DEADLINE, Link
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import Attach, FaultCode, Frame, Goodbye, NotYet, Open, StatsRequest
 from fleetchat.wire.states import Purpose

@@ -110,7 +110,10 @@ def test_milliseconds() -> None:
 
 def test_a_lost_stage_is_told_with_what_happens_now() -> None:
     coming = stage(1, state=StageState.RECOVERING, detail="waiting for it to answer")
-    sentence = "Stage 1 (127.0.0.1:41001) stopped answering. It is being restarted; your answers go on by themselves."
+    sentence = (
+        "Stage 1 (127.0.0.1:41001) stopped answering. "
+        "It is being restarted; your answers go on by themselves."
+    )
     lines = table_lines(replace(snapshot(stage(0), coming), trouble=sentence), 76, 8)
     assert lines[2].split()[:4] == ["1", "127.0.0.1:41001", "10–19", "recovering"]
     assert lines[3:5] == [

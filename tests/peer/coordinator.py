@@ -18,7 +18,8 @@ from fleetchat.ids import Address, BuildKey, ChainId, Epoch, StageIndex
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.process import bound_address
 from fleetchat.peer.serve import PeerOptions, serve
-from fleetchat.transport.link import Link, dial
+from fleetchat.transport.dialling import dial
+from fleetchat.transport.link import Link
 from fleetchat.wire.frames import (
     Attach,
     Attached,

@@ -12,7 +12,7 @@ from fleetchat.ids import Address, BuildKey, Epoch
 from fleetchat.peer import serve as serve_module
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.serve import PeerOptions
-from fleetchat.transport.link import dial
+from fleetchat.transport.dialling import dial
 from fleetchat.wire.frames import (
     Attached,
     AttachRole,

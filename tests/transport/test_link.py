@@ -20,7 +20,8 @@ from fleetchat.errors import (
     RemoteProtocolError,
 )
 from fleetchat.ids import Address, BatchSequence, SessionId
-from fleetchat.transport.link import Link, accept, dial_over
+from fleetchat.transport.dialling import accept, dial_over
+from fleetchat.transport.link import Link
 from fleetchat.wire.frames import (
     Attach,
     Attached,

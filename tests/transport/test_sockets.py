@@ -9,7 +9,8 @@ import trio
 
 from fleetchat.errors import PeerLost, PeerUnreachable
 from fleetchat.ids import Address
-from fleetchat.transport.link import Link, accept, dial
+from fleetchat.transport.dialling import accept, dial
+from fleetchat.transport.link import Link
 from fleetchat.wire.frames import Attach, AttachRole
 from fleetchat.wire.states import Purpose
 from tests.wire.samples import CHAIN, EPOCH, KEY, opened
