@@ -111,8 +111,13 @@ def _add_scale(measurements: argparse._SubParsersAction[Any]) -> None:
     def measure(options: argparse.Namespace) -> int:
         from fleetchat.bench.first_token import measure_prefill, measure_second_turn
         from fleetchat.bench.scale import measure_scale
+        from fleetchat.errors import InputError
 
         plan = plan_of(options)
+        if options.soak is not None:
+            return _soak(options, plan)
+        if options.faults:
+            raise InputError("--faults goes with --soak")
         if options.prefill is not None:
             return run(options, lambda setting: measure_prefill(setting, plan, options.prefill))
         measure_plan = measure_second_turn if options.turn2 else measure_scale
@@ -132,9 +137,29 @@ def _add_scale(measurements: argparse._SubParsersAction[Any]) -> None:
     instead.add_argument(
         "--turn2", action="store_true", help="instead: the first token of a second turn behind a long history"
     )
+    instead.add_argument(
+        "--soak",
+        type=float,
+        metavar="SECONDS",
+        help="instead: conversations for so long, every reply compared with that of an undisturbed chain",
+    )
+    parser.add_argument(
+        "--faults", type=int, metavar="N", default=0, help="with --soak: peers killed and stopped meanwhile"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", default=0, help="with --soak: which faults, and when (default 0)"
+    )
     _add_speculation(parser)
     _add_common(parser)
     parser.set_defaults(run=measure)
+
+
+def _soak(options: argparse.Namespace, plan: Plan) -> int:
+    from fleetchat.bench.fault_soak import SoakPlan, check_soak, measure_soak
+
+    soak = SoakPlan(options.soak, options.faults, options.seed)
+    check_soak(soak)
+    return run(options, lambda setting: measure_soak(setting, plan, soak))
 
 
 def _add_wan(measurements: argparse._SubParsersAction[Any]) -> None:

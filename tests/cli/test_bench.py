@@ -73,3 +73,17 @@ def test_the_plan_of_scale_is_what_was_said() -> None:
 def test_a_wrong_depth_is_refused(depth: str) -> None:
     with pytest.raises(InputError, match="--draft-depth"):
         bench.plan_of(build_parser().read(["bench", "scale", f"--draft-depth={depth}"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--soak", "0"], "--soak takes a number of seconds above 0"),
+        (["--soak", "5", "--faults", "-1"], "--faults must be 0 or more"),
+        (["--faults", "3"], "--faults goes with --soak"),
+    ],
+)
+def test_a_soak_that_cannot_be_is_refused(options: list[str], message: str) -> None:
+    arguments = build_parser().read(["bench", "scale", *options])
+    with pytest.raises(InputError, match=message):
+        arguments.run(arguments)
