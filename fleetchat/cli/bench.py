@@ -64,14 +64,20 @@ def setting_of(options: argparse.Namespace) -> Setting:
 
 def _add_parity(measurements: argparse._SubParsersAction[Any]) -> None:
     def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.drafter_parity import measure_drafter_parity
         from fleetchat.bench.parity import measure_parity
 
-        return run(options, measure_parity)
+        return run(options, measure_drafter_parity if options.speculation else measure_parity)
 
     parser = measurements.add_parser(
         "parity",
         help="a chain of one and of two stages against openvino_genai on the same core",
         description="Is a cut model over TCP as fast as the whole model in one process, and as exact?",
+    )
+    parser.add_argument(
+        "--speculation",
+        action="store_true",
+        help="instead: every drafter, depth and temperature against no drafts, in exact",
     )
     _add_common(parser)
     parser.set_defaults(run=measure)

@@ -68,7 +68,7 @@ async def check_chain(
     where = "on this machine" if local == len(options.peers) else f"({local} on this machine)"
     threads = threads_per_stage(options, available_cores())
     each = f", {threads} thread{'' if threads == 1 else 's'} each," if local else ""
-    return ok(NAME, f"{stages} {where}{each} drew a token together", run.engine, *_steps(run))
+    return ok(NAME, f"{stages} {where}{each} drew a token together", *_steps(run), run.engine)
 
 
 async def _answer(

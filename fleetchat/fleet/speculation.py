@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -19,13 +19,37 @@ from fleetchat.errors import DrafterFailed, InputError
 from fleetchat.fleet.draft.combined import CombinedDrafter, what_is_left
 from fleetchat.fleet.draft.costs import RoundCosts
 from fleetchat.fleet.draft.depth import AdaptiveDepth, DepthPolicy, FixedDepth
-from fleetchat.fleet.draft.interface import Drafter, Proposal, ShouldStop, at_most
+from fleetchat.fleet.draft.interface import (
+    NOTHING,
+    ChooseDepth,
+    Drafter,
+    DraftKey,
+    DraftSource,
+    Proposal,
+    ShouldStop,
+    at_most,
+)
 from fleetchat.fleet.draft.ngram import NgramDrafter
 from fleetchat.fleet.draft.none import NoDrafter
 from fleetchat.fleet.options import FleetOptions, require_draft_model
 from fleetchat.wire.frames import Draw
 
 DRAFTERS = ("none", "ngram", "model", "ngram+model")
+MODEL_KEY = DraftKey(DraftSource.MODEL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """The arguments of `Drafter.propose`."""
+
+    session: int
+    committed: Sequence[int]
+    depth: ChooseDepth
+    draw: Draw
+    should_stop: ShouldStop
+
+    def put_to(self, drafter: Drafter) -> Proposal:
+        return drafter.propose(self.session, self.committed, self.depth, self.draw, self.should_stop)
 
 
 class Speculation:
@@ -36,6 +60,7 @@ class Speculation:
         self.drafter = drafter
         self._vocabulary = vocabulary
         self.costs = RoundCosts()
+        self._latest: AdaptiveDepth | None = None  # whose experience the next session begins with
         self.depth = depth  # of sessions made from now on
         self._max_draft = max_draft
         self._one_at_a_time = trio.CapacityLimiter(1)
@@ -44,7 +69,9 @@ class Speculation:
         """The depth of one session."""
         if self.depth is not None:
             return FixedDepth(min(self.depth, self._max_draft))
-        return AdaptiveDepth(self.costs, self._max_draft)
+        latest = self._latest.heir() if self._latest else AdaptiveDepth(self.costs, self._max_draft)
+        self._latest = latest
+        return latest
 
     async def propose(
         self,
@@ -64,23 +91,31 @@ class Speculation:
         started = time.perf_counter()
         depth = at_most(partial(policy.choose, other_rows=other_rows), room)
         try:
-            if not computes(self.drafter):
-                proposal = self.drafter.propose(session, committed, depth, draw, should_stop)
-            else:
-                snapshot = tuple(committed)
-                proposal = await trio.to_thread.run_sync(
-                    self.drafter.propose,
-                    session,
-                    snapshot,
-                    depth,
-                    draw,
-                    should_stop,
-                    limiter=self._one_at_a_time,
-                )
+            proposal = await self._ask(_Question(session, committed, depth, draw, should_stop))
         except DrafterFailed:
             self.drafter = what_is_left(self.drafter)
             raise
         return self._checked(proposal, room), time.perf_counter() - started
+
+    async def _ask(self, question: _Question) -> Proposal:
+        """What costs nothing is asked here and now; only a model that is to draft goes to its thread."""
+        drafter = self.drafter
+        if isinstance(drafter, CombinedDrafter):
+            free = question.put_to(drafter.first)
+            if free.ids:
+                return free
+            drafted = await self._compute(drafter.second, question)
+            return replace(drafted, guesses=drafted.guesses + free.guesses)
+        if computes(drafter):
+            return await self._compute(drafter, question)
+        return question.put_to(drafter)
+
+    async def _compute(self, drafter: Drafter, question: _Question) -> Proposal:
+        count = question.depth(MODEL_KEY)
+        if count <= 0:
+            return NOTHING
+        settled = replace(question, committed=tuple(question.committed), depth=lambda key: count)
+        return await trio.to_thread.run_sync(settled.put_to, drafter, limiter=self._one_at_a_time)
 
     def _checked(self, proposal: Proposal, room: int) -> Proposal:
         """A drafter may be wrong, it must not break the link: peers refuse ids that no token has."""

@@ -8,6 +8,7 @@ this is the K with the greatest E/C).
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -81,6 +82,16 @@ class AdaptiveDepth:
         self._probe_seconds = float("inf")  # that may be spent; bounded when the first costs are known
         self._probing = False
         self.reason = ""
+
+    def heir(self) -> AdaptiveDepth:
+        """For a new session: what was learnt of the drafts holds, and what is left to try them with.
+
+        A session of its own would try a useless draft model all over again.
+        """
+        heir = AdaptiveDepth(self._costs, self._max)
+        heir._acceptance = deepcopy(self._acceptance)
+        heir._probe_seconds = self._probe_seconds
+        return heir
 
     def choose(self, key: DraftKey, *, other_rows: int = 0) -> int:
         self._probing = False

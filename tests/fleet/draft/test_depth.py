@@ -167,3 +167,27 @@ def test_a_fixed_depth_stays(depth: int, reason: str) -> None:
     played(policy, MODEL, guessed=5, drawn=6)
     assert policy.choose(MODEL, other_rows=9) == depth
     assert policy.reason == reason
+
+
+def test_the_next_session_does_not_try_a_useless_draft_model_all_over_again() -> None:
+    costs = RoundCosts()
+    first = AdaptiveDepth(costs, 8)
+    key = DraftKey(DraftSource.MODEL)
+    drafted = 0
+    for _ in range(200):
+        count = first.choose(key)
+        drafted += count
+        ids = (1,) * count
+        proposal = Proposal(ids, (Guess(key, ids),) if ids else ())
+        first.record(Round(proposal, (2,), 1 + count, 0.02 * (1 + 0.1 * count), 0.001 * count))
+    assert drafted >= 12
+    assert [first.heir().choose(key) for _ in range(3)] == [first.heir().choose(key)] * 3
+    heir = first.heir()
+    tried = 0
+    for _ in range(20):
+        count = heir.choose(key)
+        tried += count
+        ids = (1,) * count
+        proposal = Proposal(ids, (Guess(key, ids),) if ids else ())
+        heir.record(Round(proposal, (2,), 1 + count, 0.02 * (1 + 0.1 * count), 0.001 * count))
+    assert tried <= 4
