@@ -7,6 +7,7 @@ broken link ends the chain for everybody at once.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ class Chain:
         self.failure: FleetError | None = None
         self.loss: Loss | None = None  # what the failure was, when a stage is to blame
         self.suspected: float | None = None  # when the first of its links broke
-        self.opened_at = trio.current_time()
+        self.opened_at = math.inf  # trio clock; set when the chain is open
         self.results = 0
         self.dropped: int = before.dropped if before else 0
         self._vocabulary = vocabulary
