@@ -66,7 +66,8 @@ def answer_of(address: Address, sent: bytes) -> bytes:
     received = b""
     with connected(address) as connection, suppress(ConnectionError):
         connection.sendall(sent)
-        connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # ENOTCONN, where the peer has reset the connection already
+            connection.shutdown(socket.SHUT_WR)
         while chunk := connection.recv(4096):
             received += chunk
     return received
