@@ -46,6 +46,16 @@ def _parse(content: bytes, path: Path) -> bytes:
     return key
 
 
+def create_key(path: Path) -> None:
+    """Make a key file that is not there yet. Raises ConfigError."""
+    if path.exists():
+        raise ConfigError(
+            f"{path} is there already, and was not changed",
+            hint="every machine of the fleet gets a copy of one key file; to begin anew, remove it first",
+        )
+    _create(path)
+
+
 def load_or_create_key(path: Path) -> bytes:
     """The key in `path`, made first when there is none. Two processes that race get the same key."""
     if not path.exists():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fleetchat.peer.serve import PeerOptions
 
 DEFAULT_LISTEN = "127.0.0.1:7077"
+SHOWN_ADDRESSES = 6  # beyond the first; a machine with containers has dozens
 
 
 def register(commands: argparse._SubParsersAction[Any]) -> None:
@@ -29,8 +30,9 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        default=DEFAULT_LISTEN,
-        help=f"where to listen (default {DEFAULT_LISTEN}; 0.0.0.0:PORT for all networks)",
+        action="append",
+        help=f"where to listen (default {DEFAULT_LISTEN}; 0.0.0.0:PORT for all IPv4 networks, [::]:PORT for "
+        "IPv6); may be given several times",
     )
     parser.add_argument("--key-file", metavar="FILE", type=Path, help="the fleet's shared key")
     parser.add_argument("--device", default="CPU", help="OpenVINO device (default CPU)")
@@ -39,6 +41,15 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument(
         "--kv-cells", metavar="N", type=int, help="KV cells for each stage (default: from the free memory)"
+    )
+    parser.add_argument(
+        "--advertise", metavar="HOST", help="the name or address that others are told to use (default: found)"
+    )
+    parser.add_argument(
+        "--pause-on-battery", action="store_true", help="serve nobody while this machine runs on its battery"
+    )
+    parser.add_argument(
+        "--normal-priority", action="store_true", help="do not give way to the other programs of this machine"
     )
     parser.add_argument("--store", metavar="DIR", type=Path, help="where the built shards are")
     parser.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
@@ -59,17 +70,20 @@ def run(options: argparse.Namespace) -> int:
 def _run_standing(options: argparse.Namespace) -> int:
     """A peer that a person started."""
     from fleetchat.config.address import parse_address
+    from fleetchat.peer.priority import lower_priority
 
-    address = parse_address(options.listen, lowest_port=0)
-    key, key_file = find_key(address, options.key_file)
+    addresses = [parse_address(text, lowest_port=0) for text in options.listen or [DEFAULT_LISTEN]]
+    key, key_file = find_key(addresses, options.key_file)
     _log_to_stderr()
     _pin(options)
+    if not options.normal_priority:
+        lower_priority()
 
     def announce(bound: Address) -> None:
-        for line in announcement(bound, key_file):
+        for line in announcement(bound, key_file, options.advertise):
             print(line, flush=True)
 
-    return _serve(address, _peer_options(options, key), options, announce, ctrl_c=True)
+    return _serve(addresses, _peer_options(options, key), options, announce, ctrl_c=True)
 
 
 def _run_embedded(options: argparse.Namespace) -> int:
@@ -91,14 +105,14 @@ def _run_embedded(options: argparse.Namespace) -> int:
             embedded.announce(sys.stdout, port=bound.port)
 
         address = Address("127.0.0.1", 0)
-        return _serve(address, _peer_options(options, key), options, announce, ctrl_c=False)
+        return _serve([address], _peer_options(options, key), options, announce, ctrl_c=False)
     except FleetchatError as error:
         embedded.announce_failure(sys.stdout, error)
         raise
 
 
 def _serve(
-    address: Address,
+    addresses: Sequence[Address],
     peer: PeerOptions,
     options: argparse.Namespace,
     announce: Callable[[Address], None],
@@ -114,11 +128,12 @@ def _serve(
 
     store = Store(options.store or store_folder())
     code = run_peer(
-        address,
+        addresses[0],
         peer,
         store=store,
         engine_factory=create_engine,
         on_listening=announce,
+        more_addresses=addresses[1:],
         signals=(signal.SIGINT, signal.SIGTERM) if ctrl_c else (signal.SIGTERM,),
     )
     if inference_runs():  # a long prefill: the interpreter must not be taken down under it
@@ -128,78 +143,63 @@ def _serve(
 
 
 def _peer_options(options: argparse.Namespace, key: bytes) -> PeerOptions:
+    from fleetchat.peer.battery import on_battery
     from fleetchat.peer.serve import PeerOptions
 
     threads = options.threads or _cores_of_process()
-    return PeerOptions(key=key, device=options.device, threads=threads, cells=options.kv_cells)
+    pause = on_battery if options.pause_on_battery else None
+    return PeerOptions(key=key, device=options.device, threads=threads, cells=options.kv_cells, pause=pause)
 
 
-def find_key(address: Address, key_file: Path | None) -> tuple[bytes, Path]:
+def find_key(addresses: Sequence[Address], key_file: Path | None) -> tuple[bytes, Path]:
     """The shared key and its file. Raises InputError: beyond this machine a key file must be named."""
     from fleetchat.keys import KEY_FILE_NAME, load_or_create_key, read_key
     from fleetchat.paths import config_folder
+    from fleetchat.peer.interfaces import is_loopback
 
     if key_file is not None:
         return read_key(key_file), key_file.absolute()
-    if not is_loopback(address.host):
-        raise InputError(
-            f"{address} can be reached from other machines: name the fleet's key with --key-file",
-            hint="`fleetchat fleet key FILE` makes one; every machine of the fleet gets the same file",
-        )
+    for address in addresses:
+        if not is_loopback(address.host):
+            raise InputError(
+                f"{address} can be reached from other machines: name the fleet's key with --key-file",
+                hint="`fleetchat fleet key FILE` makes one; every machine of the fleet gets the same file",
+            )
     path = config_folder() / KEY_FILE_NAME
     return load_or_create_key(path), path
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address. Unknown names are taken for reachable ones."""
-    import ipaddress
+def announcement(bound: Address, key_file: Path, advertised: str | None = None) -> list[str]:
+    """Where the peer listens, under which addresses others reach it, and what to type on the chat machine.
 
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def announcement(bound: Address, key_file: Path) -> list[str]:
-    """Where the peer listens, and the lines of fleet.toml that use it."""
+    `advertised` is a host that the owner names: behind a router this machine does not know it.
+    """
     from fleetchat.ids import Address
+    from fleetchat.peer.interfaces import Reachable, is_loopback, reachable_hosts
 
-    reachable = Address(_own_address(bound.host), bound.port)
+    lines = [f"listening on {bound}"]
+    hosts = [Reachable(advertised)] if advertised else reachable_hosts(bound.host)
+    first = Address(hosts[0].host, bound.port)
+    if is_loopback(first.host):
+        return [
+            *lines,
+            f"only this machine reaches it; the key is {key_file}",
+            "to use it, type:",
+            f"  fleetchat fleet add {first}",
+        ]
+    if len(hosts) > 1:
+        others = ", ".join(
+            f"{Address(one.host, bound.port)} ({one.interface})" for one in hosts[1 : 1 + SHOWN_ADDRESSES]
+        )
+        lines.append(f"this machine is {first} ({hosts[0].interface}); it has other addresses too: {others}")
+    else:
+        lines.append(f"other machines reach it at {first}")
     return [
-        f"listening on {bound}",
-        "to use it, add to fleet.toml of the chat:",
-        "",
-        "[fleet]",
-        'mode = "peers"',
-        f"key_file = {_toml_text(str(key_file))}",
-        "",
-        "[[fleet.peers]]",
-        f"address = {_toml_text(str(reachable))}",
+        *lines,
+        f"the key is {key_file}; every machine of the fleet needs a copy of this file",
+        "to use this peer, type on the chat machine:",
+        f"  fleetchat fleet add {first}",
     ]
-
-
-def _toml_text(text: str) -> str:
-    """A TOML string; a literal one for Windows paths, which stay readable so."""
-    import json
-
-    plain = text.isprintable() and "\\" in text and "'" not in text
-    return f"'{text}'" if plain else json.dumps(text, ensure_ascii=False)
-
-
-def _own_address(host: str) -> str:
-    """What other machines call this one, when all addresses are listened on. Sends nothing."""
-    import ipaddress
-    import socket
-
-    if not ipaddress.ip_address(host.split("%")[0]).is_unspecified:
-        return host
-    family, outside = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((outside, 9))  # a route is looked up, no packet leaves
-            return str(probe.getsockname()[0])
-    except OSError:
-        return socket.gethostname()
 
 
 def _pin(options: argparse.Namespace) -> None:

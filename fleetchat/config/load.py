@@ -78,10 +78,9 @@ def _file_in_use(fleet_file: Path | None, confirm: Confirm | None) -> TomlFile |
 
 def _may_be_used(file: TomlFile, confirm: Confirm | None) -> bool:
     """A file that lies in a strange folder must not send the user's chats to strange peers."""
-    peers = _from_file(file).values.get(("fleet", "peers"))
+    peers = peers_in(file)
     if not peers or is_confirmed(file):
         return True
-    assert isinstance(peers, tuple)
     if confirm is None:
         raise ConfigError(
             f"{file.path} names peers and was not confirmed yet",
@@ -92,6 +91,19 @@ def _may_be_used(file: TomlFile, confirm: Confirm | None) -> bool:
     with suppress(OSError):  # confirmed all the same; the user is asked again next time
         remember_confirmation(file)
     return True
+
+
+def peers_in(file: TomlFile) -> tuple[PeerSettings, ...]:
+    """The peers that a file names. Raises ConfigError, also for what else is wrong in it."""
+    peers = _from_file(file).values.get(("fleet", "peers"), ())
+    assert isinstance(peers, tuple)
+    return peers
+
+
+def mode_in(file: TomlFile) -> str | None:
+    """The mode that a file sets."""
+    mode = _from_file(file).values.get(("fleet", "mode"))
+    return None if mode is None else str(mode)
 
 
 def _title(peer: PeerSettings) -> str:

@@ -31,11 +31,15 @@ def run_peer(
     engine_factory: EngineFactory,
     on_listening: Callable[[Address], None],
     signals: Collection[signal.Signals] = STOPPING,
+    more_addresses: Sequence[Address] = (),
 ) -> ExitCode:
-    """Serve until one of `signals` comes; every coordinator gets GOODBYE. Raises FleetError, InputError."""
+    """Serve until one of `signals` comes; every coordinator gets GOODBYE. Raises FleetError, InputError.
+
+    `on_listening` hears every address as it is bound.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL)
     start = partial(serve, options=options, store=store, engine_factory=engine_factory)
-    return trio.run(_run, address, start, on_listening, signals)
+    return trio.run(_run, (address, *more_addresses), start, on_listening, signals)
 
 
 def inference_runs() -> bool:
@@ -44,14 +48,17 @@ def inference_runs() -> bool:
 
 
 async def _run(
-    address: Address,
+    addresses: Sequence[Address],
     start: Callable[[Sequence[trio.SocketListener]], Awaitable[None]],
     on_listening: Callable[[Address], None],
     stopping: Collection[signal.Signals],
 ) -> ExitCode:
     with trio.open_signal_receiver(*stopping) as signals:
-        listeners = await listen(address)
-        on_listening(bound_address(listeners[0]))
+        listeners: list[trio.SocketListener] = []
+        for address in addresses:
+            bound = await listen(address)
+            on_listening(bound_address(bound[0]))
+            listeners += bound
         async with trio.open_nursery() as nursery:
             nursery.start_soon(start, listeners)
             received = await anext(signals)

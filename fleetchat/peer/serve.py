@@ -7,7 +7,7 @@ wrong on one of them is logged and ends that one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +30,8 @@ MAX_STRANGERS = 64  # connections at once that have not proved the key
 FIRST_FRAME_DEADLINE = 30.0
 """Seconds from the handshake to OPEN or ATTACH: a link that only measures is not kept for ever."""
 
+PAUSE_INTERVAL = 5.0  # seconds between two looks at the battery
+PAUSED = "the peer's machine runs on its battery, so it serves nobody"
 REPORT_DEADLINE = 2.0  # seconds for a frame to a coordinator that does not read
 ENGINES = ("masked", "paged")
 
@@ -49,6 +51,7 @@ class PeerOptions:
     first_frame_deadline: float = FIRST_FRAME_DEADLINE
     ping: float = PING_INTERVAL
     silence: float = SILENCE  # on the link to the next stage
+    pause: Callable[[], bool] | None = None  # asked now and then: whether nobody is to be served
 
 
 async def serve(
@@ -64,7 +67,10 @@ async def serve(
     )
     peer = Peer(options, store, stages)
     try:
-        await trio.serve_listeners(peer.serve_connection, list(listeners))
+        async with open_tasks() as tasks:
+            if options.pause is not None:
+                tasks.start_soon(peer.watch_pause, options.pause)
+            await trio.serve_listeners(peer.serve_connection, list(listeners))
     finally:
         await stages.aclose()
 
@@ -78,6 +84,21 @@ class Peer:
         self._stages = stages
         self._chains: dict[tuple[ChainId, StageIndex], ChainService] = {}
         self._strangers = 0
+        self._paused = False
+        self._controls: set[trio.CancelScope] = set()
+
+    async def watch_pause(self, pause: Callable[[], bool]) -> None:
+        """Every chain gets GOODBYE when the pause begins; what is asked meanwhile is refused."""
+        while True:
+            paused, before = await trio.to_thread.run_sync(pause), self._paused
+            self._paused = paused
+            if paused and not before:
+                _log.info("paused: this machine runs on its battery")
+                for scope in list(self._controls):
+                    scope.cancel()
+            elif before and not paused:
+                _log.info("serving again")
+            await trio.sleep(PAUSE_INTERVAL)
 
     async def serve_connection(self, stream: trio.SocketStream) -> None:
         """One connection from beginning to end; never raises but for cancellation."""
@@ -126,15 +147,19 @@ class Peer:
 
     async def _serve_control(self, link: Link) -> None:
         """A chain lives no longer than its control link."""
+        scope = trio.CancelScope()
+        self._controls.add(scope)
         try:
-            async with open_tasks() as tasks:
-                try:
-                    await self._read_control(link, tasks)
-                except trio.Cancelled:
-                    await announce_end(link, "the peer was stopped")  # before the chain's data links break
-                    raise
-                tasks.cancel_scope.cancel()
+            with scope:
+                async with open_tasks() as tasks:
+                    try:
+                        await self._read_control(link, tasks)
+                    except trio.Cancelled:  # before the chain's data links break
+                        await announce_end(link, PAUSED if self._paused else "the peer was stopped")
+                        raise
+                    tasks.cancel_scope.cancel()
         finally:
+            self._controls.discard(scope)
             await say_goodbye(link, "the chain is closed")
 
     async def _read_control(self, link: Link, tasks: trio.Nursery) -> None:
@@ -172,6 +197,8 @@ class Peer:
 
     async def _admit(self, open_: Open, link: Link) -> ChainService:
         """Raises ChainFault."""
+        if self._paused:
+            raise ChainFault(FaultCode.PAUSED, PAUSED, hint="it serves again when it is back on mains power")
         check_engine(open_, self._options.engines)
         manifest = await trio.to_thread.run_sync(self._store.find, open_.build_key)
         others = [] if manifest else await trio.to_thread.run_sync(self._store.builds)

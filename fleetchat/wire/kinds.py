@@ -87,6 +87,7 @@ class FaultCode(StrEnum):
     MISMATCH = "mismatch"
     CELLS = "cells"
     ENGINE = "engine"
+    PAUSED = "paused"  # the peer's owner wants it to serve nobody now
     LINK = "link"
     PROTOCOL = "protocol"
     INTERNAL = "internal"

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,11 @@ import pytest
 
 from fleetchat.child import child_command, child_environment
 from fleetchat.cli.main import main
-from fleetchat.cli.peer import announcement, find_key, is_loopback
+from fleetchat.cli.peer import announcement, find_key
 from fleetchat.errors import InputError
 from fleetchat.ids import Address
 from fleetchat.keys import load_or_create_key
+from fleetchat.peer import interfaces
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
 KEY_LINE = "0f" * 32 + "\n"
@@ -58,58 +58,79 @@ def first_line(process: subprocess.Popen[str]) -> str:
 class TestTheKey:
     def test_without_a_key_file_only_this_machine_is_listened_to(self) -> None:
         with pytest.raises(InputError) as caught:
-            find_key(Address("0.0.0.0", 7077), None)
+            find_key([Address("127.0.0.1", 7077), Address("0.0.0.0", 7077)], None)
         assert caught.value.message == (
             "0.0.0.0:7077 can be reached from other machines: name the fleet's key with --key-file"
         )
         assert caught.value.exit_code == 2
 
     def test_the_default_key_is_made_once(self, folders: Path) -> None:
-        key, path = find_key(Address("127.0.0.1", 7077), None)
+        key, path = find_key([Address("127.0.0.1", 7077)], None)
         assert path == folders / "config" / "fleet.key"
-        assert find_key(Address("::1", 0), None) == (key, path)
+        assert find_key([Address("::1", 0)], None) == (key, path)
 
     def test_a_named_key_opens_the_network(self, folders: Path) -> None:
         path = folders / "own.key"
         key = load_or_create_key(path)
-        assert find_key(Address("0.0.0.0", 7077), path) == (key, path)
+        assert find_key([Address("0.0.0.0", 7077)], path) == (key, path)
         assert not (folders / "config").exists()
 
 
+@pytest.mark.parametrize("bound", [Address("127.0.0.1", 7077), Address("::1", 7077)])
+def test_a_peer_of_this_machine_says_what_to_type(bound: Address) -> None:
+    assert announcement(bound, Path("fleet.key")) == [
+        f"listening on {bound}",
+        "only this machine reaches it; the key is fleet.key",
+        "to use it, type:",
+        f"  fleetchat fleet add {bound}",
+    ]
+
+
+def test_a_peer_on_one_network_names_its_address() -> None:
+    assert announcement(Address("10.0.0.2", 7077), Path("fleet.key")) == [
+        "listening on 10.0.0.2:7077",
+        "other machines reach it at 10.0.0.2:7077",
+        "the key is fleet.key; every machine of the fleet needs a copy of this file",
+        "to use this peer, type on the chat machine:",
+        "  fleetchat fleet add 10.0.0.2:7077",
+    ]
+
+
 @pytest.mark.parametrize(
-    ("host", "loopback"),
+    ("host", "others"),
     [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("localhost", True),
-        ("LocalHost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("192.168.1.5", False),
-        ("localhost.example", False),
+        ("0.0.0.0", ["10.9.9.2:7077 (eth1)", "10.9.9.3:7077 (eth1)"]),
+        ("::", ["[fd00::2]:7077 (eth1)", "[fd00::3]:7077 (eth1)"]),
     ],
 )
-def test_what_is_this_machine_alone(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
+def test_a_peer_on_all_networks_shows_what_it_chose_and_what_else_there_is(
+    host: str, others: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = [
+        "127.0.0.1",
+        "10.9.9.1",
+        "10.9.9.2",
+        "10.9.9.3",
+        "::1",
+        "fe80::1",
+        "fd00::1",
+        "fd00::2",
+        "fd00::3",
+    ]
+    monkeypatch.setattr(
+        interfaces, "_own_hosts", lambda: [interfaces.Reachable(one, "eth1") for one in hosts]
+    )
+    monkeypatch.setattr(interfaces, "_outgoing_host", lambda version: hosts[1] if version == 4 else hosts[6])
+    chosen = Address(hosts[1] if host == "0.0.0.0" else hosts[6], 7077)
+    lines = announcement(Address(host, 7077), Path("k"))
+    assert lines[1] == f"this machine is {chosen} (eth1); it has other addresses too: {', '.join(others)}"
+    assert lines[-1] == f"  fleetchat fleet add {chosen}"
 
 
-@pytest.mark.parametrize(
-    "key_file", ["/srv/fleet.key", "C:\\Users\\me\\fleet.key", '/odd "name"/k\\ey', "/it's"]
-)
-@pytest.mark.parametrize("bound", [Address("127.0.0.1", 7077), Address("::1", 7077)])
-def test_the_lines_for_fleet_toml_are_toml(key_file: str, bound: Address) -> None:
-    lines = announcement(bound, Path(key_file))
-    assert lines[0] == f"listening on {bound}"
-    fleet = tomllib.loads("\n".join(lines[2:]))["fleet"]
-    assert fleet == {"mode": "peers", "key_file": key_file, "peers": [{"address": str(bound)}]}
-
-
-def test_a_peer_on_all_networks_names_an_address_that_others_can_use() -> None:
-    lines = announcement(Address("0.0.0.0", 7077), Path("k"))
-    address = tomllib.loads("\n".join(lines[2:]))["fleet"]["peers"][0]["address"]
-    assert address.endswith(":7077")
-    assert not address.startswith("0.0.0.0")
+def test_its_owner_may_know_better() -> None:
+    lines = announcement(Address("0.0.0.0", 7077), Path("k"), "desk.example")
+    assert lines[1] == "other machines reach it at desk.example:7077"
+    assert lines[-1] == "  fleetchat fleet add desk.example:7077"
 
 
 @pytest.mark.usefixtures("folders")
@@ -153,7 +174,7 @@ def test_help_names_the_options_of_people_only(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         main(["peer", "--help"])
     text = capsys.readouterr().out
-    for option in ("--listen", "--key-file", "--device", "--threads", "--kv-cells", "--store"):
+    for option in ("--listen", "--key-file", "--device", "--threads", "--kv-cells", "--advertise", "--store"):
         assert option in text
     for option in ("--embedded", "--log", "--cores"):
         assert option not in text
@@ -165,14 +186,14 @@ def test_help_names_the_options_of_people_only(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_peer_serves_until_it_is_told_to_leave(number: signal.Signals, code: int) -> None:
     with running("peer", "--listen", "127.0.0.1:0") as process:
-        lines = [first_line(process) for _ in range(9)]
+        lines = [first_line(process) for _ in range(4)]
         port = int(lines[0].rpartition(":")[2])
         socket.create_connection(("127.0.0.1", port)).close()
         process.send_signal(number)
         out, errors = process.communicate(timeout=10)
         assert process.returncode == code
         assert out == ""
-        assert tomllib.loads("".join(lines[2:]))["fleet"]["peers"] == [{"address": f"127.0.0.1:{port}"}]
+        assert lines[3] == f"  fleetchat fleet add 127.0.0.1:{port}\n"
         assert "Traceback" not in errors
 
 

@@ -209,3 +209,22 @@ async def test_the_wrong_key_is_refused() -> None:
     async with fake_peer() as peer:
         with pytest.raises(AuthenticationFailed):
             await dial(peer.address, bytes(32), purpose=Purpose.CONTROL)
+
+
+async def test_a_pause_ends_every_chain_and_takes_no_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_module, "PAUSE_INTERVAL", 0.01)
+    battery = [False]
+    async with fake_peer(options=PeerOptions(KEY, pause=lambda: battery[0])) as peer:
+        chain = await open_chain([peer.address])
+        battery[0] = True
+        goodbye = await until(chain.controls[0], Goodbye)
+        assert goodbye.reason == "the peer's machine runs on its battery, so it serves nobody"
+        assert (await refusal(peer.address)).code is FaultCode.PAUSED
+        battery[0] = False
+        while True:  # the peer looks at its battery again
+            link = await control(peer.address)
+            await link.send(opening(next_address=None, chain=chain_id("d")))
+            frame = await link.receive()
+            await link.aclose()
+            if not isinstance(frame, Error):
+                break

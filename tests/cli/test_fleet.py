@@ -1,0 +1,148 @@
+"""`fleetchat fleet key`, `add`, `remove` and `list`, as a stranger types them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from fleetchat.cli.main import main
+from fleetchat.config import load
+from fleetchat.keys import read_key
+
+OWN = """\
+# mine
+[fleet]
+key_file = "fleet.key"   # the old one
+
+[ui]
+theme = "fleet-light"  # day
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The configuration folder; the current one is empty."""
+    for name in ("CONFIG", "CACHE", "STATE"):
+        monkeypatch.setenv(f"FLEETCHAT_{name}_DIR", str(tmp_path / name.lower()))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "config"
+
+
+def test_a_key_is_made_once_and_never_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "key"]) == 0
+    path = folder / "fleet.key"
+    captured = capsys.readouterr()
+    assert captured.out == f"{path}\n"
+    key = read_key(path)
+    assert key.hex() not in captured.err
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert main(["fleet", "key"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == f"error: {path} is there already, and was not changed"
+    assert read_key(path) == key
+
+
+def test_a_key_may_lie_elsewhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "key", "my.key"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == f"{Path.cwd() / 'my.key'}\n"
+    assert str(folder / "fleet.key") in captured.err
+    assert main(["fleet", "key", "no/../such/place\0"]) in (1, 2)
+
+
+def test_peers_come_and_go_and_the_file_stays_what_it_was(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.mkdir()
+    path = folder / "fleet.toml"
+    path.write_text(OWN, encoding="utf-8")
+    path.chmod(0o644)
+    main(["fleet", "key"])
+    capsys.readouterr()
+    assert main(["fleet", "add", "10.0.0.2:7077", "--name", "left"]) == 0
+    assert main(["fleet", "add", "[fd00::3]:7077", "--spare"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [
+        f"added 10.0.0.2:7077 to {path}: 1 stage",
+        f"added [fd00::3]:7077 to {path}: 1 stage, 1 spare",
+    ]
+    assert captured.err == ""
+    assert path.read_text(encoding="utf-8") == (
+        f'{OWN}\n[[fleet.peers]]\naddress = "10.0.0.2:7077"\nname = "left"\n'
+        '\n[[fleet.peers]]\naddress = "[fd00::3]:7077"\nspare = true\n'
+    )
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert load().fleet.mode == "peers"
+    assert main(["fleet", "list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "stage 0   10.0.0.2:7077  left",
+        "spare     [fd00::3]:7077",
+    ]
+    assert main(["fleet", "remove", "left"]) == 0
+    assert main(["fleet", "remove", "[fd00::3]:7077"]) == 0
+    assert path.read_text(encoding="utf-8") == OWN
+
+
+def test_a_new_file_is_the_users_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "add", "desk:7077"]) == 0
+    path = folder / "fleet.toml"
+    assert path.read_text(encoding="utf-8").startswith("# Your fleet. ")
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    missing = f"note: there is no key at {folder / 'fleet.key'}: copy it, or run `fleetchat fleet key`"
+    assert capsys.readouterr().err.splitlines() == [missing]
+
+
+def test_what_keeps_peers_from_being_used_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder.mkdir()
+    (folder / "fleet.toml").write_text('[fleet]\nmode = "embedded"\n', encoding="utf-8")
+    Path("fleet.toml").write_text("", encoding="utf-8")
+    assert main(["fleet", "add", "local"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f'note: {folder / "fleet.toml"} sets mode = "embedded", so its peers are not used',
+        f"note: in this folder the chat uses {Path.cwd() / 'fleet.toml'} instead",
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["add", "7077"], "'7077' is not an address of the form HOST:PORT"),
+        (["add", "a:0"], "'a:0': a port is a number from 1 to 65535"),
+        (["add", "local", "--spare"], "a local stage needs no spare"),
+        (["add", "b:1", "--name", "x" * 65], "64"),
+        (["add", "a:1"], "names the peer a:1 already"),
+        (["add", "c:1", "--name", "desk"], "has a peer of the name 'desk' already (a:1)"),
+        (["remove", "dsk"], "names no peer 'dsk'; the nearest is 'desk'"),
+        (["key", "."], "is there already, and was not changed"),
+        (["drop"], "there is no command 'drop'"),
+        ([], "the following arguments are required: ACTION"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["fleet", "add", "a:1", "--name", "desk"])
+    capsys.readouterr()
+    assert main(["fleet", *arguments]) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert captured.out == ""
+    assert lines[0].startswith("error: ")
+    assert text in lines[0]
+    assert len(lines) <= 2
+
+
+def test_a_file_with_inline_peers_is_not_touched(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder.mkdir()
+    path = folder / "fleet.toml"
+    path.write_text('[fleet]\npeers = [{address = "a:1"}]\n', encoding="utf-8")
+    for arguments in (["add", "b:1"], ["remove", "a:1"]):
+        assert main(["fleet", *arguments]) == 2
+        assert capsys.readouterr().err.startswith(f"error: {path} was not changed: ")
+    assert path.read_text(encoding="utf-8") == '[fleet]\npeers = [{address = "a:1"}]\n'
