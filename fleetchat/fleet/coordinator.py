@@ -12,14 +12,16 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from fleetchat.engine.ledger import reserved_cells, should_compact
-from fleetchat.errors import FleetError, PeerLost, PromptError, ProtocolError
+from fleetchat.errors import FleetError, PeerLost, ProtocolError
 from fleetchat.fleet.admission import Admission
-from fleetchat.fleet.batching import ChainLimits
 from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.counters import Counters
 from fleetchat.fleet.draft.depth import DepthPolicy
+from fleetchat.fleet.event_log import EventKind, EventLog
 from fleetchat.fleet.generation import Generation
 from fleetchat.fleet.interleaver import Interleaver
+from fleetchat.fleet.limits import block_room, chain_limits, check_prompt
+from fleetchat.fleet.observer import Observer
 from fleetchat.fleet.opening import MAX_SLICES
 from fleetchat.fleet.options import FleetOptions
 from fleetchat.fleet.peers import Peers, started_peers
@@ -32,7 +34,7 @@ from fleetchat.fleet.supervision import OpenLegs, Supervisor
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
 from fleetchat.fleet.timeline import PassedBatch, Timeline
 from fleetchat.fleet.trace import tracing
-from fleetchat.fleet.trouble import Recovery
+from fleetchat.fleet.trouble import Recovery, recovered_sentence
 from fleetchat.fleet.view import fleet_snapshot
 from fleetchat.ids import SessionId
 from fleetchat.transport.tasks import open_tasks
@@ -70,6 +72,8 @@ class Fleet:
         self.interleaver = Interleaver(chain, chain_limits(options, chain))
         self.timeline = Timeline(len(chain.stages))
         self.interleaver.on_passed = self._note_passed
+        self.events = EventLog()
+        self.observer = Observer(self.events)
         self.rate = Rate()
         self.counters = Counters()
         self.sessions: list[FleetSession] = []
@@ -89,6 +93,7 @@ class Fleet:
 
     def _note_passed(self, batch: PassedBatch) -> None:
         self.timeline.note_batch(batch, self.chain.leg_seconds())
+        self.observer.note(batch)
 
     def adopt(self, chain: Chain, recovery: Recovery) -> None:
         """Serve with another epoch of the chain: its stages hold nothing, every session is filled anew."""
@@ -99,6 +104,9 @@ class Fleet:
         self.interleaver.take_over(before)
         self.room = block_room(chain)
         self.recoveries.append(recovery)
+        self.events.note(
+            recovery.resumed, EventKind.RECOVERED, recovered_sentence(recovery), stage=recovery.loss.stage
+        )
         self.trouble, self.tokens_of_epoch = "", 0
         self.admission.renew(self.room)
         self._wake()
@@ -108,6 +116,8 @@ class Fleet:
         self.shown_chain = chain
         if sentence != self.trouble:
             self.trouble = sentence
+            stage = chain.loss.stage if chain.loss else None
+            self.events.note(trio.current_time(), EventKind.LOST, sentence, stage=stage)
             self.on_trouble(sentence)
 
     def show(self, chain: Chain) -> None:
@@ -117,6 +127,7 @@ class Fleet:
     def give_up(self, failure: FleetError, chain: Chain) -> None:
         """The chain will not come back; replies under way end with `failure`."""
         self.failure, self.shown_chain = failure, chain
+        self.events.note(trio.current_time(), EventKind.FAILED, failure.message)
         self._wake()
 
     def _wake(self) -> None:
@@ -181,6 +192,12 @@ class Fleet:
             await self.admission.enter(session.number, max(longest, held))
             self.interleaver.active.add(session.number)
             return await generation.run()
+        except FleetError as refusal:
+            if self.failure is None:
+                self.events.note(
+                    trio.current_time(), EventKind.REFUSED, refusal.message, session=session.number
+                )
+            raise
         finally:
             session.generation = None
             self.interleaver.active.discard(session.number)
@@ -202,7 +219,7 @@ class Fleet:
             state = session.state = self._new_state()
         first = state.reusable(token_ids)
         if state.physical + len(token_ids) - first + drafts > self.reservation:
-            await self._compact(state, first)
+            await self._compact(session, state, first)
             compacted = 1
         return state, compacted
 
@@ -223,8 +240,7 @@ class Fleet:
         while room is self.room and not room.claim(state.session, len(token_ids) + drafts):
             idle = [one for one in self.sessions if one.state and not room.admitted(one.number)]
             assert idle, "all that was admitted fits by itself"
-            self.evictions += 1
-            await self.drop_state(min(idle, key=lambda one: one.last_used))
+            await self._evict(min(idle, key=lambda one: one.last_used), session)
         if room is not self.room:  # the chain was brought back meanwhile, and holds nothing
             return (await self.state_for(session, token_ids, drafts))[0]
         return state
@@ -269,14 +285,16 @@ class Fleet:
         state = session.state
         if state is None or self.chain.failure is not None or not should_compact(state.length, state.dead):
             return False
-        await self._compact(state, state.length)
+        await self._compact(session, state, state.length)
         return True
 
-    async def _compact(self, state: ChainState, keep: int) -> None:
+    async def _compact(self, session: FleetSession, state: ChainState, keep: int) -> None:
         """Hide what lies behind `keep`, then get rid of all dead cells. Nothing may be in flight."""
         if keep < state.length:
             state.truncate(keep)
             await self.chain.send_in_band(Cancel(self.chain.epoch, state.session, keep=keep))
+        text = f"{state.dead:,} dead cells were removed, {state.length:,} live ones stay"
+        self.events.note(trio.current_time(), EventKind.COMPACTION, text, session=session.number)
         state.compacted()
         await self.chain.send_in_band(Compact(self.chain.epoch, state.session))
 
@@ -304,7 +322,14 @@ class Fleet:
                 f"the fleet granted {self.chain.cells}",
                 hint="wait until a reply ends, close a chat, or lower [model] context",
             )
-        await self.drop_state(min(idle, key=lambda one: one.last_used))
+        await self._evict(min(idle, key=lambda one: one.last_used), newcomer)
+
+    async def _evict(self, idle: FleetSession, newcomer: FleetSession) -> None:
+        self.evictions += 1
+        cells = idle.state.length if idle.state else 0
+        text = f"{cells:,} cells of a chat that waits were given to another"
+        self.events.note(trio.current_time(), EventKind.EVICTION, text, session=idle.number)
+        await self.drop_state(idle)
 
     async def close_session(self, session: FleetSession) -> None:
         """Free a session for good."""
@@ -317,35 +342,6 @@ class Fleet:
     def snapshot(self, *, timeline_seconds: float = 1.0) -> FleetSnapshot:
         """What the panels show, now; the timeline of so many seconds before."""
         return fleet_snapshot(self, trio.current_time(), timeline_seconds=timeline_seconds)
-
-
-def block_room(chain: Chain) -> BlockRoom | None:
-    """How cells are shared out; None for engines that reserve them for each session."""
-    size = max(stage.ready.block_size for stage in chain.stages if stage.ready)
-    return BlockRoom(chain.cells, size) if size > 1 else None
-
-
-def check_prompt(request: GenerationRequest, context: int) -> None:
-    """Raises PromptError when there is nothing to continue or no room for one token."""
-    if not request.token_ids:
-        raise PromptError("the prompt is empty")
-    if len(request.token_ids) >= context:
-        raise PromptError(
-            f"the prompt has {len(request.token_ids):,} tokens, the context holds {context:,} with the reply",
-            hint="shorten it, start a new chat, or raise --context",
-        )
-
-
-def chain_limits(options: FleetOptions, chain: Chain) -> ChainLimits:
-    """What the batch former must keep to: the least that any stage can do."""
-    ready = [stage.ready for stage in chain.stages if stage.ready]
-    return ChainLimits(
-        stages=len(chain.stages),
-        window=chain.window,
-        sessions_per_batch=min(stage.sessions_per_batch for stage in ready),
-        max_rows=options.context,
-        max_slices=MAX_SLICES,
-    )
 
 
 @asynccontextmanager

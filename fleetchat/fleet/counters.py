@@ -22,6 +22,7 @@ class Counters:
     drafted: int = 0
     accepted: int = 0
     by_depth: list[int] = field(default_factory=list)  # rounds with 0, 1, … drafts
+    by_accepted: list[int] = field(default_factory=list)  # rounds with drafts, of which 0, 1, … were accepted
     rollbacks: int = 0
     masked: int = 0  # cells hidden by rollbacks, on each stage
     compactions: int = 0
@@ -39,6 +40,8 @@ class Counters:
         self.depth, self.reason = drafted, reason
         if drafted:
             self.recent.append((drafted, accepted))
+            self.by_accepted.extend([0] * (accepted + 1 - len(self.by_accepted)))
+            self.by_accepted[accepted] += 1
 
     def count_rollback(self, masked: int) -> None:
         """A slice hid `masked` cells; 0 is no rollback."""
@@ -58,6 +61,8 @@ class Counters:
             depth=self.depth,
             reason=self.reason,
             recent=recent_acceptance(self.recent),
+            by_depth=tuple(self.by_depth),
+            by_accepted=tuple(self.by_accepted),
         )
 
 

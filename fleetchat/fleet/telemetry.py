@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fleetchat.fleet.event_log import FleetEvent
 from fleetchat.fleet.timeline import TimelineSnapshot
+
+History = tuple[float | None, ...]
+"""Medians of the last minute in equal steps, the oldest first; None where nothing was measured."""
 
 
 class StageState(StrEnum):
@@ -46,6 +50,15 @@ class StageSnapshot:
     cells_live: int
     cells_dead: int
     memory_resident: int  # bytes, 0 = unknown
+    compute_history: History = ()
+    queue_history: History = ()
+    network_history: History = ()
+    heat: float | None = None  # times slower than its own best over the last minute; None = too little work
+    throttling: bool = False
+
+    @property
+    def cells_free(self) -> int:
+        return max(0, self.cells_granted - self.cells_live - self.cells_dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,8 @@ class SpeculationSnapshot:
     depth: int  # drafts of the last round
     reason: str  # why so many
     recent: tuple[float, ...]
+    by_depth: tuple[int, ...] = ()  # rounds with 0, 1, … drafts
+    by_accepted: tuple[int, ...] = ()  # rounds with drafts, of which 0, 1, … were accepted
 
     @property
     def acceptance(self) -> float | None:
@@ -77,6 +92,8 @@ class SessionSnapshot:
     generating: bool
     tokens_per_s: float  # over the last 2 s of this reply
     speculation: SpeculationSnapshot | None = None
+    cells_live: int = 0  # on each stage
+    cells_dead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +114,10 @@ class FleetSnapshot:
     recoveries: int = 0  # stages that were lost and replaced
     trouble: str = ""  # which stage failed, why, and what happens now, in words
     timeline: TimelineSnapshot | None = None  # seconds of the coordinator's clock
+    taken: float = 0.0  # seconds of the coordinator's clock
+    wall_shift: float = 0.0  # what makes local time of day of it, in seconds since 1970 as if in UTC
+    return_history: History = ()
+    events: tuple[FleetEvent, ...] = ()
 
 
 class FinishReason(StrEnum):

@@ -77,6 +77,14 @@ def trouble_sentence(loss: Loss, remedy: Remedy, *, pause: float = 0.0) -> str:
     return f"{happened} {WHAT_NOW[remedy]}"
 
 
+def recovered_sentence(recovery: Recovery) -> str:
+    """`Stage 1 (10.0.0.7:4711) stopped answering; the chain serves again 2.3 s later, as epoch 2.`"""
+    loss = recovery.loss
+    happened = f"Stage {loss.stage} ({loss.address}) {WHAT_HAPPENED[loss.cause]}"
+    after = recovery.resumed - loss.began
+    return f"{happened}; the chain serves again {after:.1f} s later, as epoch {recovery.epoch}."
+
+
 def given_up_sentence(cause: str, attempts: int, seconds: float) -> str:
     """Why nothing more is tried: `cause` is the failure in which it began."""
     tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from fleetchat.fleet.chain import Stage
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
 def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> FleetSnapshot:
     """What the panels show at `now` (seconds of the trio clock)."""
     options, chain, listed = fleet.options, fleet.shown_chain, list(fleet.sessions)
+    fleet.observer.look(chain.stages, now)
     busy = any(session.generation is not None for session in listed)
     return FleetSnapshot(
         model=options.manifest.model,
         precision=options.precision,
         kv=options.kv,
         epoch=chain.epoch,
-        stages=tuple(_stage_snapshot(stage, busy, now) for stage in chain.stages),
+        stages=tuple(_stage_snapshot(fleet, stage, busy, now) for stage in chain.stages),
         return_network_ms=chain.return_network_ms.percentiles(now),
         sessions=tuple(_session_snapshot(fleet, session, now) for session in listed),
         tokens_per_s=fleet.rate.per_second(now) if busy else 0.0,
@@ -34,12 +36,17 @@ def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> Flee
         timeline=fleet.timeline.snapshot(
             now, seconds=timeline_seconds, in_flight_since=fleet.interleaver.in_flight_since
         ),
+        taken=now,
+        wall_shift=wall_shift(now),
+        return_history=chain.return_network_ms.history(now),
+        events=fleet.events.listed(),
     )
 
 
-def _stage_snapshot(stage: Stage, busy: bool, now: float) -> StageSnapshot:
+def _stage_snapshot(fleet: Fleet, stage: Stage, busy: bool, now: float) -> StageSnapshot:
     record, ready, stats = stage.record, stage.ready, stage.stats
     state, detail = _state_of(stage, busy, now)
+    heat, throttling = fleet.observer.heat(stage.index)
     return StageSnapshot(
         index=stage.index,
         address=str(stage.address),
@@ -56,6 +63,11 @@ def _stage_snapshot(stage: Stage, busy: bool, now: float) -> StageSnapshot:
         cells_live=sum(one.live for one in stats.sessions) if stats else record.cells_live,
         cells_dead=sum(one.dead for one in stats.sessions) if stats else record.cells_dead,
         memory_resident=stats.memory_resident if stats else 0,
+        compute_history=record.compute_ms.history(now),
+        queue_history=record.queue_ms.history(now),
+        network_history=record.network_ms.history(now),
+        heat=heat,
+        throttling=throttling,
     )
 
 
@@ -79,4 +91,12 @@ def _session_snapshot(fleet: Fleet, session: FleetSession, now: float) -> Sessio
         generating=generation is not None,
         tokens_per_s=session.rate.per_second(now) if generation else 0.0,
         speculation=session.counters.snapshot(fleet.speculation.drafter.name),
+        cells_live=session.state.length if session.state else 0,
+        cells_dead=session.state.dead if session.state else 0,
     )
+
+
+def wall_shift(now: float) -> float:
+    """What added to `now` gives the local time of day, in seconds since 1970 as if it were UTC."""
+    wall = time.time()
+    return wall + time.localtime(wall).tm_gmtoff - now

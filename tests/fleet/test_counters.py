@@ -39,3 +39,11 @@ def test_the_line_of_recent_acceptance_is_short(rounds: int) -> None:
     recent = counted(*[(2, 1)] * rounds).snapshot("x").recent
     assert len(recent) <= POINTS
     assert set(recent) <= {0.5}
+
+
+def test_histograms_count_rounds_by_what_was_drafted_and_accepted() -> None:
+    snapshot = counted((0, 0), (3, 2), (3, 0), (1, 1), (3, 3)).snapshot("x")
+    assert snapshot.by_depth == (1, 1, 0, 3)
+    assert snapshot.by_accepted == (1, 1, 1, 1)
+    assert sum(snapshot.by_depth) == snapshot.rounds
+    assert sum(n * rounds for n, rounds in enumerate(snapshot.by_accepted)) == snapshot.accepted

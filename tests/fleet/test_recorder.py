@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from statistics import median
 
-from fleetchat.fleet.recorder import Rate, Samples, percentiles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from fleetchat.fleet.recorder import (
+    HISTORY_STEP,
+    HISTORY_STEPS,
+    KEPT_SAMPLES,
+    KEPT_SECONDS,
+    Rate,
+    Samples,
+    percentiles,
+)
 from fleetchat.fleet.telemetry import Percentiles
 
 
@@ -40,3 +52,36 @@ def test_a_rate_forgets_what_lies_outside_its_window() -> None:
     rate.add(0.0)
     rate.add(0.1)
     assert rate.per_second(5.0) == 0.0
+
+
+@settings(max_examples=50)
+@given(some.lists(some.tuples(some.floats(0, 9), some.floats(0, 1e4)), max_size=60), some.integers(1, 9))
+def test_figures_are_those_of_the_plain_list_of_values(steps: list[tuple[float, float]], often: int) -> None:
+    samples, now = Samples(), 100.0
+    kept: list[tuple[float, float]] = []
+    for number, (pause, value) in enumerate(steps):
+        now += pause
+        samples.add(now, value)
+        kept.append((now, value))
+        assert samples.latest == value
+        if number % often:
+            continue
+        recent = [value for when, value in kept if when >= now - KEPT_SECONDS]
+        assert samples.percentiles(now) == percentiles(recent)
+        last = int(now // HISTORY_STEP)
+        expected = [
+            [value for when, value in kept if when // HISTORY_STEP == step]
+            for step in range(last - HISTORY_STEPS + 1, last + 1)
+        ]
+        assert samples.history(now) == tuple(median(values) if values else None for values in expected)
+
+
+def test_samples_have_a_limit() -> None:
+    samples = Samples()
+    for number in range(KEPT_SAMPLES + 10):
+        samples.add(1.0, float(number))
+    assert samples.percentiles(1.0).count == KEPT_SAMPLES
+
+
+def test_nothing_measured_has_no_history() -> None:
+    assert Samples().history(1000.0) == (None,) * HISTORY_STEPS

@@ -1,0 +1,79 @@
+"""Is a stage slower than it was? Its batches are compared with its own fastest on like work (pure).
+
+What a batch of decode and verify slices takes depends on its rows, its slices and the cells that attention
+reads. Batches with the same rows and slices are compared; the cells between two of them may explain GROWTH.
+Prefill is not judged: no two prompts are alike. The baseline of a kind of work is the lowest median of
+BLOCK batches in a row, so that one lucky batch sets no standard.
+
+The factor is the median, over the last minute, of a batch's time / what it should have taken. So a short
+hiccup is not heat, and a stage that is twice as slow is told after some 40 s of work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+BLOCK = 16  # batches
+MINUTE = 60.0  # seconds
+GROWTH = 0.25 / 1000  # of the time, a cell more
+BUCKET = 128  # cells: one baseline is kept for so many
+LEAST_BATCHES = 24  # of a minute, below which nothing is said
+LEAST_SECONDS = 10.0  # that they must span
+THROTTLED = 1.5  # from this factor on a stage is called slow,
+COOLED = 1.25  # below this one no longer
+
+
+class Baseline:
+    """The fastest of one kind of work, by the cells that were read."""
+
+    def __init__(self) -> None:
+        self._block: list[tuple[int, float]] = []
+        self._fastest: dict[int, tuple[int, float]] = {}  # bucket -> (cells, ms)
+
+    def add(self, cells: int, milliseconds: float) -> None:
+        self._block.append((cells, milliseconds))
+        if len(self._block) < BLOCK:
+            return
+        middle = round(median(count for count, _ in self._block))
+        taken = median(time for _, time in self._block)
+        self._block.clear()
+        before = self._fastest.get(middle // BUCKET)
+        if before is None or taken < before[1]:
+            self._fastest[middle // BUCKET] = (middle, taken)
+
+    def expected(self, cells: int) -> float | None:
+        """What such a batch takes at most when all is well; None while there is no baseline."""
+        times = (time * (1 + GROWTH * max(0, cells - count)) for count, time in self._fastest.values())
+        return min(times, default=None)
+
+
+class Heat:
+    """Of one stage."""
+
+    def __init__(self) -> None:
+        self._baselines: dict[tuple[int, int], Baseline] = {}
+        self._ratios: deque[tuple[float, float]] = deque()
+        self.throttling = False
+
+    def note(self, now: float, *, rows: int, slices: int, cells: int, milliseconds: float) -> None:
+        """A batch without prefill was computed."""
+        baseline = self._baselines.setdefault((rows, slices), Baseline())
+        expected = baseline.expected(cells)
+        if expected:
+            self._ratios.append((now, milliseconds / expected))
+        baseline.add(cells, milliseconds)
+
+    def factor(self, now: float) -> float | None:
+        """How many times slower than its own best it was over the last minute; None = too little work."""
+        while self._ratios and self._ratios[0][0] < now - MINUTE:
+            self._ratios.popleft()
+        if len(self._ratios) < LEAST_BATCHES or self._ratios[-1][0] - self._ratios[0][0] < LEAST_SECONDS:
+            return None
+        return median(ratio for _, ratio in self._ratios)
+
+    def judge(self, now: float) -> float | None:
+        """The factor; `throttling` follows it, and lets go later than it begins."""
+        factor = self.factor(now)
+        self.throttling = factor is not None and factor >= (COOLED if self.throttling else THROTTLED)
+        return factor

@@ -1,0 +1,129 @@
+"""Throttling is told from made-up batch times."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetchat.fleet.heat import BLOCK, GROWTH, LEAST_BATCHES, THROTTLED, Baseline, Heat
+
+
+def run(
+    heat: Heat, start: float, seconds: float, milliseconds: float, *, rows: int = 1, cells: int = 0
+) -> float:
+    """Batches one after the other, back to back with a second stage as slow; returns the end."""
+    now = start
+    while now < start + seconds:
+        now += 2 * milliseconds / 1000
+        heat.note(now, rows=rows, slices=1, cells=cells, milliseconds=milliseconds)
+    return now
+
+
+def test_without_work_nothing_is_said() -> None:
+    heat = Heat()
+    assert heat.judge(0.0) is None
+    run(heat, 0.0, 0.5, 5.0)
+    assert heat.judge(0.5) is None
+    assert not heat.throttling
+
+
+def test_a_steady_stage_has_the_factor_one() -> None:
+    heat = Heat()
+    end = run(heat, 0.0, 30.0, 5.0)
+    assert heat.judge(end) == pytest.approx(1.0)
+    assert not heat.throttling
+
+
+@pytest.mark.parametrize("healthy", [20.0, 60.0, 600.0])
+@pytest.mark.parametrize("factor", [2.0, 3.0])
+def test_a_stage_that_is_twice_as_slow_is_told_within_a_minute(healthy: float, factor: float) -> None:
+    heat = Heat()
+    now = began = run(heat, 0.0, healthy, 5.0)
+    while not heat.throttling:
+        now = run(heat, now, 0.25, 5.0 * factor)
+        heat.judge(now)
+        assert now - began < 60.0
+    end = run(heat, now, 60.0, 5.0 * factor)
+    assert heat.judge(end) == pytest.approx(factor, rel=0.05)
+
+
+def test_a_hiccup_is_no_heat() -> None:
+    heat = Heat()
+    end = run(heat, run(heat, 0.0, 60.0, 5.0), 10.0, 20.0)
+    heat.judge(end)
+    assert not heat.throttling
+
+
+def test_it_lets_go_when_the_stage_is_as_fast_again() -> None:
+    heat = Heat()
+    now = run(heat, run(heat, 0.0, 60.0, 5.0), 60.0, 10.0)
+    heat.judge(now)
+    assert heat.throttling
+    now = run(heat, now, 61.0, 5.0 * (THROTTLED - 0.1))
+    heat.judge(now)
+    assert heat.throttling, "between the two limits it stays as it was"
+    now = run(heat, now, 61.0, 5.0)
+    heat.judge(now)
+    assert not heat.throttling
+
+
+def test_it_is_forgotten_when_nothing_is_computed() -> None:
+    heat = Heat()
+    now = run(heat, run(heat, 0.0, 60.0, 5.0), 60.0, 10.0)
+    assert heat.judge(now)
+    assert heat.judge(now + 61.0) is None
+    assert not heat.throttling
+
+
+def test_a_growing_context_is_no_heat() -> None:
+    heat = Heat()
+    now, cells = 0.0, 0
+    while cells < 4000:
+        milliseconds = 5.0 * (1 + 0.8 * GROWTH * cells)
+        now += 2 * milliseconds / 1000
+        heat.note(now, rows=1, slices=1, cells=cells, milliseconds=milliseconds)
+        cells += 1
+        heat.judge(now)
+        assert not heat.throttling
+
+
+def test_a_context_that_grows_while_it_is_slow_hides_nothing() -> None:
+    heat = Heat()
+    now = run(heat, 0.0, 60.0, 5.0)
+    for cells in range(1200):
+        now += 0.05
+        heat.note(now, rows=1, slices=1, cells=cells, milliseconds=10.0)
+    heat.judge(now)
+    assert heat.throttling
+
+
+def test_wide_batches_are_not_compared_with_narrow_ones() -> None:
+    heat = Heat()
+    now = run(heat, 0.0, 30.0, 5.0, rows=1)
+    now = run(heat, now, 60.0, 15.0, rows=8)
+    assert heat.judge(now) == pytest.approx(1.0)
+
+
+def test_a_baseline_is_the_lowest_median_of_a_block() -> None:
+    baseline = Baseline()
+    assert baseline.expected(0) is None
+    for milliseconds in [4.0] * (BLOCK // 2 + 1) + [0.1] * (BLOCK // 2 - 1):
+        baseline.add(100, milliseconds)
+    assert baseline.expected(100) == 4.0
+    assert baseline.expected(50) == 4.0
+    assert baseline.expected(100 + 1000) == pytest.approx(4.0 * 1.25)
+    for _ in range(BLOCK):
+        baseline.add(110, 3.0)
+    assert baseline.expected(110) == 3.0
+    for _ in range(BLOCK):
+        baseline.add(110, 9.0)
+    assert baseline.expected(110) == 3.0
+
+
+def test_few_batches_say_nothing() -> None:
+    heat = Heat()
+    for number in range(BLOCK + LEAST_BATCHES - 1):
+        heat.note(float(number), rows=1, slices=1, cells=0, milliseconds=5.0)
+    now = float(BLOCK + LEAST_BATCHES - 2)
+    assert heat.factor(now) is None
+    heat.note(now + 1, rows=1, slices=1, cells=0, milliseconds=5.0)
+    assert heat.factor(now + 1) == 1.0
