@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from textual import events
 from textual.app import App, InvalidThemeError, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -19,10 +20,11 @@ from fleetchat.app.archive import Archive
 from fleetchat.app.commands import COMMANDS, NUMBERED
 from fleetchat.app.events import RuntimeControl, RuntimeEvent
 from fleetchat.app.keeper import Keeper
-from fleetchat.app.keymap import KeyMap, resolve
+from fleetchat.app.keymap import KeyMap, key_name, resolve
 from fleetchat.app.messages import RuntimeNews
 from fleetchat.app.screens.chat import ChatScreen
-from fleetchat.app.theme import FALLBACK_THEME, LoadedThemes
+from fleetchat.app.terminal_keys import read_alt_as_alt, without_letter
+from fleetchat.app.theme import DEFAULT_THEME, FALLBACK_THEME, LoadedThemes
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.errors import ExitCode
 
@@ -38,6 +40,8 @@ class FleetchatApp(App[None]):
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-low"), (30, "-high")]  # noqa: RUF012  (Textual's own type)
 
     CSS = """
+    ToastRack { dock: top; align: right top; margin: 2 0 0 0; }
+    .-tiny ToastRack { margin: 0; }
     FleetTable.-shown { display: block; }
     FleetTable.-hidden { display: none; }
     .-tiny FleetTable.-shown, .-tiny HeaderLine, .-tiny TabBar, .-tiny Footer { display: none; }
@@ -63,6 +67,7 @@ class FleetchatApp(App[None]):
     ) -> None:
         """`state` is the folder for what the program remembers by itself."""
         super().__init__()
+        read_alt_as_alt()
         self.runtime = runtime
         self.keeper = Keeper(archive, self._complain)
         self.chat_screen = ChatScreen(runtime, self.keeper, state, keys or resolve({}))
@@ -78,8 +83,9 @@ class FleetchatApp(App[None]):
         try:
             self.theme = name
         except InvalidThemeError:
-            self._notices.append(f"there is no theme {name!r}; {FALLBACK_THEME} is used")
-            self.theme = FALLBACK_THEME
+            known = DEFAULT_THEME in self.available_themes
+            self.theme = DEFAULT_THEME if known else FALLBACK_THEME
+            self._notices.append(f"there is no theme {name!r}; {self.theme} is used, F4 shows all")
 
     @property
     def fault(self) -> Exception | None:
@@ -92,6 +98,11 @@ class FleetchatApp(App[None]):
 
     def get_default_screen(self) -> Screen[None]:
         return self.chat_screen
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key):
+            without_letter(event)
+        await super().on_event(event)
 
     def on_mount(self) -> None:
         for notice in self._notices:
@@ -152,6 +163,11 @@ class FleetchatApp(App[None]):
         else:
             self._last_interrupt = time.monotonic()
             self.notify("Press Ctrl+C again to leave", timeout=SECOND_PRESS, markup=False)
+
+    def get_key_display(self, binding: Binding) -> str:
+        """The footer writes keys as all other texts do, but for `^` that saves room."""
+        shown = super().get_key_display(binding)
+        return shown.upper() if shown.startswith("^") else key_name(shown)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for command in COMMANDS:

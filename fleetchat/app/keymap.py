@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleetchat.app.commands import BY_ID, COMMANDS
+from fleetchat.app.commands import BY_ID, BY_SLASH, COMMANDS
 from fleetchat.spelling import nearest
 
 # What writing needs, and what the program keeps: no command can take them.
@@ -53,12 +53,14 @@ def key_name(key: str) -> str:
 def resolve(wishes: Mapping[str, str]) -> KeyMap:
     """The default keys with the user's; what cannot be had is told, and stays as it was.
 
+    A command is named by its id or by its slash name: `tab.new` or `new`.
     A key that a wish takes is taken from the command that has it by default.
     """
     keys = {command.id: command.keys for command in COMMANDS if command.keys}
     problems: list[str] = []
     taken: dict[str, str] = {}
-    for command_id, wish in wishes.items():
+    for name, wish in wishes.items():
+        command_id = BY_SLASH[name].id if name in BY_SLASH else name
         complaint = _complaint(command_id, wish, taken)
         if complaint:
             problems.append(f"key map: {complaint}")
@@ -73,7 +75,8 @@ def resolve(wishes: Mapping[str, str]) -> KeyMap:
 
 def _complaint(command_id: str, wish: str, taken: Mapping[str, str]) -> str:
     if command_id not in BY_ID:
-        return f"there is no command {command_id!r}{nearest(command_id, BY_ID)}"
+        known = [*BY_SLASH, *BY_ID]
+        return f"there is no command {command_id!r}{nearest(command_id, known)}; F1 lists all"
     for key in _split(wish):
         if key in RESERVED:
             return f"{key_name(key)} cannot be given to {command_id}: it is needed for writing or leaving"

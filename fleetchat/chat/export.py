@@ -21,6 +21,7 @@ from fleetchat.errors import InputError
 
 FORMAT = "fleetchat-chats"
 VERSION = 1
+FENCE = re.compile(r"^(?:[ >]|[-*+] |\d+[.)] )*(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
 C1 = re.compile("[\x7f-\x9f]")
 AUTHORS = {Role.USER: "You", Role.ASSISTANT: "Assistant", Role.SYSTEM: "System"}
 
@@ -32,10 +33,25 @@ def as_markdown(chat: StoredChat) -> str:
         lines += ["## System", "", chat.options.system, ""]
     for node in chat.tree.path(chat.head or chat.tree.newest()):
         author = node.model if node.role is Role.ASSISTANT and node.model else AUTHORS[node.role]
-        lines += [f"## {_one_line(author)}", "", node.text.strip("\n"), ""]
+        lines += [f"## {_one_line(author)}", "", with_fences_closed(node.text.strip("\n")), ""]
         if node.status not in (Status.COMPLETE, Status.WRITING):
             lines += [f"*({node.status.value})*", ""]
     return "\n".join(lines)
+
+
+def with_fences_closed(text: str) -> str:
+    """A reply that broke off inside a code block must not make code of all that follows it."""
+    opened = ""
+    for line in text.split("\n"):
+        found = FENCE.match(line)
+        if found is None:
+            continue
+        fence, info = found["fence"], found["info"].strip()
+        if not opened:
+            opened = "" if fence[0] == "`" and "`" in info else fence
+        elif fence.startswith(opened) and not info:
+            opened = ""
+    return f"{text}\n{opened}" if opened else text
 
 
 def as_json(chats: Iterable[StoredChat]) -> str:

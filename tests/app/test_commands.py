@@ -31,10 +31,16 @@ def test_a_wish_takes_a_key_from_its_default_command() -> None:
     assert keymap.problems == ()
 
 
+def test_a_command_may_be_named_as_it_is_typed() -> None:
+    assert resolve({"find": "ctrl+t"}) == resolve({"chat.find": "ctrl+t"})
+    assert resolve({"find": "ctrl+t"}).shown("chat.find") == "Ctrl+T"
+
+
 @pytest.mark.parametrize(
     ("wishes", "problem"),
     [
-        ({"tab.nw": "ctrl+t"}, "there is no command 'tab.nw'; the nearest is 'tab.new'"),
+        ({"tab.nw": "ctrl+t"}, "there is no command 'tab.nw'; the nearest is 'tab.new'; F1 lists all"),
+        ({"zzzz": "ctrl+t"}, "there is no command 'zzzz'; F1 lists all"),
         ({"tab.new": "ctrl+q"}, "Ctrl+Q cannot be given to tab.new: it is needed for writing or leaving"),
         ({"tab.new": "x"}, "'x' cannot be given to tab.new: it is a letter that is typed"),
         ({"tab.new": "ctrl+banana"}, "'ctrl+banana' for tab.new is no key; write it as ctrl+t, alt+x or f5"),

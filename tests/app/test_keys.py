@@ -28,7 +28,7 @@ async def test_keys_are_changed_clashes_are_told_and_ctrl_q_leaves(tmp_path: Pat
         assert len(app.chat_screen.tabs.numbers) == 1
         await pilot.press("ctrl+t")
         await wait_until(pilot, lambda: len(app.chat_screen.tabs.numbers) == 2)
-        assert "^t New chat" in shown(pilot)
+        assert "^T New chat" in shown(pilot)
         await pilot.press("ctrl+q")
         await wait_until(pilot, lambda: not app.is_running)
     assert archive.close(5)

@@ -137,6 +137,8 @@ async def test_sampling_and_system_prompt_belong_to_the_chat(tmp_path: Path) -> 
         await wait_until(
             pilot, lambda: "This chat sets system Be brief, temperature 0.2" in screen_text(pilot)
         )
+        for name in ("top_p", "top_k", "repetition_penalty", "max_tokens", "seed", "overflow"):
+            assert name in screen_text(pilot)
         await talk(pilot, runtime, "question", answer("one"))
         assert runtime.turns[0].options == ChatOptions(system="Be brief", temperature=0.2)
     again = FakeRuntime()

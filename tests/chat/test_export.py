@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleetchat.chat.export import as_json, as_markdown, import_chats
+from fleetchat.chat.export import as_json, as_markdown, import_chats, with_fences_closed
 from fleetchat.chat.history import ChatId, StoredChat
 from fleetchat.chat.messages import Role
 from fleetchat.chat.options import ChatOptions
@@ -43,6 +43,22 @@ def test_markdown_shows_the_branch_that_was_read_last() -> None:
         "# A chat\n\n*1970-01-02 00:00 UTC*\n\n## System\n\nBe brief.\n\n## You\n\nHello\n\n"
         "## Tiny\n\nHi **you**\x9b\n\n## You\n\nMore\n\n## Tiny\n\nHalf\n\n*(stopped)*\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "added"),
+    [
+        ("```py\nx = 1", "\n```"),
+        ("```py\nx = 1\n```", ""),
+        ("~~~~\n~~~\n```", "\n~~~~"),
+        ("- ```\n  a", "\n```"),
+        ("> ```\n> a\n> ````", ""),
+        ("``` a `b` ```\nno block", ""),
+        ("plain", ""),
+    ],
+)
+def test_a_code_block_that_broke_off_ends_with_its_reply(text: str, added: str) -> None:
+    assert with_fences_closed(text) == text + added
 
 
 def test_json_comes_back_whole_under_new_ids() -> None:

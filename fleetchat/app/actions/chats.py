@@ -12,6 +12,7 @@ from fleetchat.app.screens.confirm import ConfirmScreen
 from fleetchat.app.screens.find_chat import FindChatScreen
 from fleetchat.chat.export import as_json, as_markdown
 from fleetchat.chat.history import ChatId, StoredChat
+from fleetchat.chat.options import CHECKS
 from fleetchat.chat.sanitise import sanitise
 
 if TYPE_CHECKING:
@@ -85,12 +86,16 @@ async def system(screen: ChatScreen, argument: str) -> None:
 
 @action("chat.set")
 async def set_option(screen: ChatScreen, argument: str) -> None:
-    """Without an argument: what is set."""
+    """Without an argument: what is set, and what can be."""
     pane = screen.pane
     if not argument:
         own = pane.state.options.stored()
-        listed = ", ".join(f"{name} {value}" for name, value in own.items()) or "nothing: all as configured"
-        screen.tell(f"This chat sets {listed}. /set NAME VALUE changes it, /set NAME default unsets it.")
+        listed = ", ".join(f"{name} {value}" for name, value in own.items()) or "nothing"
+        others = ", ".join(name for name in CHECKS if name not in own)
+        screen.tell(
+            f"This chat sets {listed}. As configured: {others or 'nothing'}.\n"
+            "/set NAME VALUE changes one, /set NAME default unsets it."
+        )
         return
     name, _, value = argument.partition(" ")
     change_option(screen, name, value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fleetchat.app.actions.registry import action
 from fleetchat.app.editor import edited
+from fleetchat.app.help_text import chat_help
 from fleetchat.app.screens.choose import ChooseScreen
 from fleetchat.app.screens.help import HelpScreen
 from fleetchat.app.screens.theme_picker import ThemePicker
@@ -93,7 +94,7 @@ def _switch_model(screen: ChatScreen, name: str, title: str) -> None:
 
 @action("app.help")
 async def show_help(screen: ChatScreen, _argument: str) -> None:
-    screen.app.push_screen(HelpScreen(screen.key_names))
+    screen.app.push_screen(HelpScreen(chat_help(screen.situation(), screen.key_names)))
 
 
 @action("app.quit")

@@ -8,13 +8,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from fleetchat.app.help_text import HelpGroup, dialogue_help
+from fleetchat.app.screens.dialogue import Dialogue
 from fleetchat.app.stage_table import one_line
 
 
-class AskLineScreen(ModalScreen[str | None]):
+class AskLineScreen(Dialogue[str | None]):
     """Closes with what was typed, None when it was left."""
 
     DEFAULT_CSS = """
@@ -26,6 +27,12 @@ class AskLineScreen(ModalScreen[str | None]):
     AskLineScreen Input { background: $panel; color: $foreground; }
     AskLineScreen .hint { color: $secondary; margin: 1 0 0 0; }
     """
+
+    HELP_HERE: ClassVar[HelpGroup] = dialogue_help(
+        "Now: one line is asked for",
+        ("Enter", "Accept what is typed"),
+        ("Esc", "Change nothing"),
+    )
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="ask.back", tooltip="Change nothing"),

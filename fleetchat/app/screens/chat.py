@@ -22,6 +22,7 @@ from fleetchat.app.actions import ACTIONS
 from fleetchat.app.actions.replies import send
 from fleetchat.app.commands import COMMANDS, Command, SlashCommand, parse_slash
 from fleetchat.app.events import ChatNumber, RuntimeControl
+from fleetchat.app.help_text import Situation
 from fleetchat.app.keeper import Keeper
 from fleetchat.app.keymap import KeyMap
 from fleetchat.app.messages import RuntimeNews
@@ -140,6 +141,12 @@ class ChatScreen(Desk):
 
     def key_names(self, command: Command) -> str:
         return self.keys.shown(command.id)
+
+    def situation(self) -> Situation:
+        """Where the user is; help begins with what can be done there."""
+        pane = self.pane
+        selected = next((node for node in pane.state.path if node.id == pane.transcript.selected), None)
+        return Situation(self.phase, pane.state, pane.prompt.text, selected, pane.transcript.following)
 
     def ask_line(self, title: str, value: str, take: Callable[[str | None], None]) -> None:
         self.app.push_screen(AskLineScreen(title, value), take)

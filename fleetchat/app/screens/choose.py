@@ -9,14 +9,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from fleetchat.app.help_text import HelpGroup, dialogue_help
+from fleetchat.app.screens.dialogue import Dialogue
 from fleetchat.app.stage_table import one_line
 
 
-class ChooseScreen(ModalScreen[int | None]):
+class ChooseScreen(Dialogue[int | None]):
     """Closes with the place of what was chosen, None when it was left."""
 
     DEFAULT_CSS = """
@@ -28,6 +29,13 @@ class ChooseScreen(ModalScreen[int | None]):
     ChooseScreen OptionList { height: auto; max-height: 20; padding: 0; background: $surface; }
     ChooseScreen .hint { color: $secondary; }
     """
+
+    HELP_HERE: ClassVar[HelpGroup] = dialogue_help(
+        "Now: one of a list is asked for",
+        ("↑ ↓", "Point at another one"),
+        ("Enter", "Take it; a click does too"),
+        ("Esc", "Change nothing"),
+    )
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="choose.back", tooltip="Change nothing"),

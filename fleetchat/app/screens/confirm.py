@@ -7,13 +7,14 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from fleetchat.app.help_text import HelpGroup, dialogue_help
+from fleetchat.app.screens.dialogue import Dialogue
 from fleetchat.chat.sanitise import sanitise
 
 
-class ConfirmScreen(ModalScreen[bool]):
+class ConfirmScreen(Dialogue[bool]):
     """Closes with True for yes. No is what Enter means at first."""
 
     DEFAULT_CSS = """
@@ -25,6 +26,13 @@ class ConfirmScreen(ModalScreen[bool]):
     ConfirmScreen Horizontal { height: auto; align-horizontal: right; margin: 1 0 0 0; }
     ConfirmScreen Button { margin: 0 0 0 2; }
     """
+
+    HELP_HERE: ClassVar[HelpGroup] = dialogue_help(
+        "Now: are you sure?",
+        ("Y", "Yes, do it"),
+        ("N, Esc", "No, change nothing"),
+        ("Tab, Enter", "The other button, press it"),
+    )
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", id="confirm.yes", tooltip="Do it"),

@@ -7,13 +7,14 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from fleetchat.app.help_text import HelpGroup, dialogue_help
+from fleetchat.app.screens.dialogue import Dialogue
 from fleetchat.chat.sanitise import sanitise
 
 
-class FailureScreen(ModalScreen[bool]):
+class FailureScreen(Dialogue[bool]):
     """Closes with True to try again, False to go back and read."""
 
     DEFAULT_CSS = """
@@ -27,6 +28,13 @@ class FailureScreen(ModalScreen[bool]):
     FailureScreen Horizontal { height: auto; align-horizontal: right; }
     FailureScreen Button { margin: 0 0 0 2; }
     """
+
+    HELP_HERE: ClassVar[HelpGroup] = dialogue_help(
+        "Now: the fleet is not running",
+        ("R, Enter", "Start it again"),
+        ("Esc", "Back to the chat, to read"),
+        ("", "`fleetchat doctor` in a shell tells more"),
+    )
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "answer(True)", "Try again", id="failure.retry", tooltip="Start the fleet again"),

@@ -9,11 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from fleetchat.app.help_text import HelpGroup, dialogue_help
 from fleetchat.app.keeper import Keeper
+from fleetchat.app.screens.dialogue import Dialogue
 from fleetchat.app.stage_table import one_line
 from fleetchat.app.words import counted
 from fleetchat.chat.history import ChatId, ChatSummary, Hit
@@ -22,7 +23,7 @@ NEWEST = 200  # chats that are listed while nothing is typed
 PAUSE = 0.15  # seconds without a key before the store is asked
 
 
-class FindChatScreen(ModalScreen[ChatId | None]):
+class FindChatScreen(Dialogue[ChatId | None]):
     """Closes with the chat to open, None when it was left."""
 
     DEFAULT_CSS = """
@@ -35,6 +36,14 @@ class FindChatScreen(ModalScreen[ChatId | None]):
     FindChatScreen OptionList { height: 1fr; padding: 0; background: $surface; }
     FindChatScreen .hint { color: $secondary; }
     """
+
+    HELP_HERE: ClassVar[HelpGroup] = dialogue_help(
+        "Now: the chats that are stored",
+        ("letters", "Look for this text in all messages"),
+        ("↑ ↓", "Point at another one"),
+        ("Enter", "Open it; a click does too"),
+        ("Esc", "Open nothing"),
+    )
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="find.back", tooltip="Open nothing"),
@@ -106,7 +115,8 @@ class FindChatScreen(ModalScreen[ChatId | None]):
 def chat_line(chat: ChatSummary) -> Content:
     """Day, size and title."""
     day = datetime.fromtimestamp(chat.updated).strftime("%Y-%m-%d %H:%M")
-    return Content(f"{day}  {chat.messages:4}  {one_line(chat.title) or 'untitled'}")
+    size = counted(chat.messages, "message")
+    return Content(f"{day}  {size:>12}  {one_line(chat.title) or 'untitled'}")
 
 
 def hit_line(hit: Hit) -> Content:

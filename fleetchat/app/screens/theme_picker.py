@@ -9,12 +9,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from fleetchat.app.help_text import HelpGroup, dialogue_help
+from fleetchat.app.screens.dialogue import Dialogue
 
-class ThemePicker(ModalScreen[None]):
+
+class ThemePicker(Dialogue[None]):
     """`remember` is told the theme that was chosen; Esc goes back to the one before."""
 
     DEFAULT_CSS = """
@@ -26,6 +28,13 @@ class ThemePicker(ModalScreen[None]):
     ThemePicker OptionList { height: 1fr; padding: 0; background: $surface; }
     ThemePicker .hint { color: $secondary; }
     """
+
+    HELP_HERE: ClassVar[HelpGroup] = dialogue_help(
+        "Now: the colours",
+        ("↑ ↓", "See another theme at once"),
+        ("Enter", "Keep it, also for the next runs"),
+        ("Esc", "Back to the colours before"),
+    )
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="theme.back", tooltip="Keep the colours as they were"),

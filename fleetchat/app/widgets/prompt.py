@@ -66,7 +66,7 @@ class Prompt(TextArea):
     def __init__(self, history: PromptHistory, suggestions: Suggestions) -> None:
         super().__init__(
             highlight_cursor_line=False,
-            placeholder=Content("Type a message, Enter sends"),
+            placeholder=Content("Type a message, Enter sends; / lists commands"),
         )
         self._said = ("", "")
         self._walk = HistoryWalk(history)
