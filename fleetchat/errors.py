@@ -84,6 +84,10 @@ class PeerRefused(FleetError):
     exit_code = ExitCode.WRONG_INPUT
 
 
+class ShardMissing(PeerRefused):
+    """A peer does not have the shard that it is to serve, or has another or a damaged one."""
+
+
 class EngineRefused(PeerRefused):
     """A peer does not serve this KV engine, or cannot load the shard with it; another engine may do."""
 

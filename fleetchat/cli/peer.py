@@ -121,12 +121,12 @@ def _serve(
 ) -> int:
     import signal
 
-    from fleetchat.cutter.store import Store
+    from fleetchat.cutter.received import PeerStore
     from fleetchat.paths import store_folder
     from fleetchat.peer.engines import create_engine
     from fleetchat.peer.process import inference_runs, run_peer
 
-    store = Store(options.store or store_folder())
+    store = PeerStore((options.store or store_folder()).absolute())
     code = run_peer(
         addresses[0],
         peer,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fleetchat.cutter.manifest import Manifest
     from fleetchat.cutter.partition import LayerRange
+    from fleetchat.cutter.received import ReceivedStore
     from fleetchat.cutter.store import Store
 
 SHORT_KEY = 12  # hexadecimal digits of a build key that are shown
@@ -59,6 +62,10 @@ def run_list(options: argparse.Namespace) -> int:
         return 0
     for manifest in builds:
         print(_line(manifest))
+    received = _received(options)
+    for manifest in received.builds():
+        if stages := received.stages_of(manifest):
+            print(_received_line(manifest, stages))
     return 0
 
 
@@ -66,19 +73,34 @@ def run_verify(options: argparse.Namespace) -> int:
     """Compare files with their hashes; all builds, or those named. Raises ShardDamaged at the end."""
     from fleetchat.errors import ShardDamaged
 
-    store = _store(options)
-    chosen = _chosen(store, [options.build]) if options.build else store.builds()
+    checks = _checks(options)
+    if options.build:
+        chosen = _chosen([manifest for manifest, _, _ in checks], [options.build])
+        checks = [one for one in checks if one[0] in chosen]
     damaged: ShardDamaged | None = None
-    for manifest in chosen:
+    for _, line, verify in checks:
         try:
-            store.verify(manifest)
-            print(f"ok       {_line(manifest)}")
+            verify()
+            print(f"ok       {line}")
         except ShardDamaged as error:
-            print(f"damaged  {_line(manifest)}")
+            print(f"damaged  {line}")
             damaged = damaged or error
     if damaged is not None:
         raise damaged
     return 0
+
+
+def _checks(options: argparse.Namespace) -> list[tuple[Manifest, str, Callable[[], None]]]:
+    """Builds, then received stages: whose they are, how they are shown, how they are checked."""
+    store, received = _store(options), _received(options)
+    return [
+        *((one, _line(one), partial(store.verify, one)) for one in store.builds()),
+        *(
+            (one, _received_line(one, [stage]), partial(received.verify, one, stage))
+            for one in received.builds()
+            for stage in received.stages_of(one)
+        ),
+    ]
 
 
 def run_remove(options: argparse.Namespace) -> int:
@@ -97,8 +119,11 @@ def run_remove(options: argparse.Namespace) -> int:
             for name, size in remove_unused(store):
                 print(f"removed  {name}  {megabytes(size)}")
             return 0
-        for manifest in _chosen(store, options.build):
-            store.remove(manifest.build_key)
+        received = _received(options)
+        for manifest in _chosen([*store.builds(), *received.builds()], options.build):
+            for one in (store, received):
+                if one.find(manifest.build_key) is not None:
+                    one.remove(manifest.build_key)
             print(f"removed  {_line(manifest)}")
     return 0
 
@@ -172,6 +197,12 @@ def _store(options: argparse.Namespace) -> Store:
     return Store(options.store.absolute() if options.store else store_folder())
 
 
+def _received(options: argparse.Namespace) -> ReceivedStore:
+    from fleetchat.cutter.received import ReceivedStore
+
+    return ReceivedStore(_store(options).root)
+
+
 def _layer_ranges(text: str | None) -> tuple[LayerRange, ...] | None:
     from fleetchat.cutter.recipe import parse_layers
     from fleetchat.errors import InputError
@@ -184,12 +215,11 @@ def _layer_ranges(text: str | None) -> tuple[LayerRange, ...] | None:
         raise InputError(f"--layers {error}") from None
 
 
-def _chosen(store: Store, names: list[str]) -> list[Manifest]:
+def _chosen(builds: list[Manifest], names: list[str]) -> list[Manifest]:
     """The builds that recipe names and (beginnings of) build keys stand for. Raises InputError."""
     from fleetchat.errors import InputError
     from fleetchat.spelling import nearest
 
-    builds = store.builds()
     chosen: dict[str, Manifest] = {}
     for name in names:
         found = [
@@ -211,6 +241,14 @@ def _line(manifest: Manifest) -> str:
     size = megabytes(sum(file.size for file in files_of(manifest)))
     stages = f"{len(manifest.stages)} stage{'s' if len(manifest.stages) > 1 else ''}"
     return f"{manifest.build_key[:SHORT_KEY]}  {manifest.recipe}  {stages}  {layers}  {size}"
+
+
+def _received_line(manifest: Manifest, stages: list[int]) -> str:
+    from fleetchat.cutter.store import files_of, megabytes
+
+    size = megabytes(sum(file.size for stage in stages for file in files_of(manifest, stage)))
+    which = f"stage {', '.join(map(str, stages))} of {len(manifest.stages)}"
+    return f"{manifest.build_key[:SHORT_KEY]}  {manifest.recipe}  received: {which}  {size}"
 
 
 def _summary(store: Store, manifest: Manifest) -> dict[str, object]:

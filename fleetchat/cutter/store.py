@@ -145,7 +145,7 @@ class Store:
             manifest = from_json(Manifest, (folder / MANIFEST).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return manifest if manifest.build_key == folder.name and _names_are_plain(manifest) else None
+        return manifest if manifest.build_key == folder.name and names_are_plain(manifest) else None
 
 
 def matches(
@@ -184,7 +184,7 @@ def megabytes(count: int) -> str:
     return f"{count / 1e6:,.0f} MB"
 
 
-def _names_are_plain(manifest: Manifest) -> bool:
+def names_are_plain(manifest: Manifest) -> bool:
     """A manifest must not reach outside of its folder."""
     names = [file.name for file in files_of(manifest)]
     return all(name and Path(name).name == name and "\\" not in name for name in names)

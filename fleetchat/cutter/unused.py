@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fleetchat.cutter.manifest import CUTTER_FORMAT
+from fleetchat.cutter.received import ReceivedStore
 from fleetchat.cutter.store import Store
 
 
 def unused_folders(store: Store) -> list[Path]:
-    """Builds of another cutter format or without manifest, whole models without a build, downloads.
+    """Builds and received shards of another cutter format or without manifest, whole models without a build,
+    downloads.
 
     All of it can be made or fetched again.
     """
@@ -21,7 +23,15 @@ def unused_folders(store: Store) -> list[Path]:
         *(folder for folder in _folders(store.build_folder) if folder.name not in keys),
         *(folder for folder in _folders(store.whole_folder) if folder.name not in wholes),
         *_folders(store.download_folder),
+        *_unused_received(ReceivedStore(store.root)),
     ]
+
+
+def _unused_received(store: ReceivedStore) -> list[Path]:
+    """Of which no stage is whole, or which another cutter format made."""
+    usable = [one for one in store.builds() if one.format == CUTTER_FORMAT and store.stages_of(one)]
+    keys = {manifest.build_key for manifest in usable}
+    return [folder for folder in _folders(store.build_folder) if folder.name not in keys]
 
 
 def remove_unused(store: Store) -> Iterator[tuple[str, int]]:

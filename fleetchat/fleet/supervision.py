@@ -7,19 +7,20 @@ closed in one place whatever happens to the replies.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
-from fleetchat.errors import EngineRefused, FleetError, PeerLost
+from fleetchat.errors import EngineRefused, FleetchatError, FleetError, PeerLost, ShardDamaged, ShardMissing
 from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.opening import Opening, new_chain, open_chain
 from fleetchat.fleet.options import FleetOptions, candidates
 from fleetchat.fleet.peers import Peers
 from fleetchat.fleet.recovery import Attempts, remedy_for
+from fleetchat.fleet.shards import provide_shards
 from fleetchat.fleet.speculation import check_speculation
 from fleetchat.fleet.telemetry import StageState
 from fleetchat.fleet.trouble import Cause, Loss, Recovery, Remedy, given_up_sentence, trouble_sentence
@@ -63,6 +64,7 @@ class Supervisor:
         self._on_progress = on_progress
         self._legs = legs
         self._attempts = Attempts(options.deadlines)
+        self._provided = False  # the peer that refused for want of its shard has it now
 
     async def run(self, task_status: trio.TaskStatus[Fleet]) -> None:
         """Starts with the open fleet. Raises what kept the first epoch from being opened."""
@@ -96,14 +98,34 @@ class Supervisor:
                 reason = f"not paged: {refusal.message}"
                 self._on_progress(reason)
             try:
-                chain = new_chain(chosen, self._peers.addresses)
-                await self._open(stack, chosen, chain)
-                return _Opened(chain, chosen, reason)
+                return _Opened(await self._open_with_shards(stack, chosen), chosen, reason)
             except EngineRefused as error:
                 if self._options.kv != "auto" or refusal is not None:
                     raise
                 refusal = error
         raise AssertionError("the last candidate is opened or raises")
+
+    async def _open_with_shards(self, stack: AsyncExitStack, options: FleetOptions) -> Chain:
+        """The first epoch; a peer that lacks its shard gets it, once."""
+        chain = new_chain(options, self._peers.addresses)
+        try:
+            await self._open(stack, options, chain)
+        except ShardMissing as missing:
+            self._on_progress(missing.message)
+            try:
+                await self._provide(range(len(chain.stages)))
+            except ShardDamaged as nothing_to_send:
+                raise missing from nothing_to_send
+            chain = new_chain(options, self._peers.addresses)
+            await self._open(stack, options, chain)
+        return chain
+
+    async def _provide(self, stages: Iterable[int]) -> None:
+        """Bring the shards of stages that are not embedded to the peers that serve them now."""
+        wanted = {
+            stage: self._peers.addresses[stage] for stage in stages if not self._peers.is_embedded(stage)
+        }
+        await provide_shards(self._options, wanted, self._key, self._on_progress)
 
     async def _open(self, stack: AsyncExitStack, options: FleetOptions, chain: Chain) -> None:
         """The links of one epoch end with `stack`; those of an attempt that failed end here."""
@@ -126,12 +148,7 @@ class Supervisor:
         while True:
             repeated = self._attempts.count > 0
             pause = self._attempts.next_pause(trio.current_time())
-            remedy = remedy_for(
-                loss.cause,
-                embedded=self._peers.is_embedded(loss.stage),
-                spares=self._peers.spares,
-                repeated=repeated,
-            )
+            remedy = self._remedy(loss, repeated=repeated)
             if pause is None or remedy is Remedy.NONE:
                 self._give_up(fleet, chain, remedy)
                 return False
@@ -146,6 +163,17 @@ class Supervisor:
             log.warning("epoch %d: %s", chain.epoch, failure.message)
             chain.fail(failure)
             loss = _loss_of(chain, fallback=loss.stage)
+
+    def _remedy(self, loss: Loss, *, repeated: bool) -> Remedy:
+        if self._provided:
+            self._provided = False
+            return Remedy.REDIAL
+        return remedy_for(
+            loss.cause,
+            embedded=self._peers.is_embedded(loss.stage),
+            spares=self._peers.spares,
+            repeated=repeated,
+        )
 
     async def _attempt(
         self, stack: AsyncExitStack, fleet: Fleet, chain: Chain, loss: Loss, remedy: Remedy
@@ -167,6 +195,11 @@ class Supervisor:
                 stage.state, stage.detail = StageState.RECOVERING, "waiting for it to answer"
             fleet.show(chain)
             await self._open(stack, self._options, chain)
+        except ShardMissing as failure:  # a spare, or a peer that lost its disk: the next attempt finds it
+            with suppress(FleetchatError):
+                await self._provide([chain.loss.stage if chain.loss else loss.stage])
+                self._provided = True
+            return failure
         except FleetError as failure:
             return failure
         return None

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import trio
 
-from fleetchat.errors import EngineRefused, FleetError, PeerLost, PeerRefused, ProtocolError
+from fleetchat.errors import EngineRefused, FleetError, PeerLost, PeerRefused, ProtocolError, ShardMissing
 from fleetchat.fleet.chain import Chain, Stage
 from fleetchat.fleet.telemetry import StageState
 from fleetchat.fleet.trouble import Cause
@@ -33,13 +33,8 @@ NETWORK_INTERVAL = 0.5  # seconds
 STATS_INTERVAL = 1.0  # seconds
 FIRST_INTERVAL = 0.1  # seconds, until every leg has a round trip: an `ask` may last half a second
 EXPLANATION = 0.25  # seconds that a broken data link waits for a control link to say who died
-CONFIGURATION_FAULTS = {
-    FaultCode.BUILD_KEY,
-    FaultCode.NO_SHARD,
-    FaultCode.SHARD_DAMAGED,
-    FaultCode.MISMATCH,
-    FaultCode.CELLS,
-}
+SHARD_FAULTS = {FaultCode.BUILD_KEY, FaultCode.NO_SHARD, FaultCode.SHARD_DAMAGED}
+CONFIGURATION_FAULTS = {FaultCode.MISMATCH, FaultCode.CELLS}
 
 
 class Readiness:
@@ -99,6 +94,8 @@ def refused(stage: Stage, error: Error) -> FleetError:
     """An ERROR frame as the failure that the user reads."""
     if error.code == FaultCode.ENGINE:
         return EngineRefused(f"{stage.place}: {error.text}", hint=error.hint or None)
+    if error.code in SHARD_FAULTS:
+        return ShardMissing(f"{stage.place}: {error.text}", hint=error.hint or None)
     kind = PeerRefused if error.code in CONFIGURATION_FAULTS else PeerLost
     return kind(f"{stage.place}: {error.text}", hint=error.hint or None)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from fleetchat.cutter.manifest import Manifest, StageEntry
+from fleetchat.cutter.manifest import Manifest, StageEntry, StoredFile
 from fleetchat.engine.interface import EngineTraits, StageEngine
 from fleetchat.errors import FleetchatError, ShardDamaged
 from fleetchat.ids import BuildKey
@@ -31,15 +31,17 @@ _log = logging.getLogger(__name__)
 
 
 class ShardStore(Protocol):
-    """What a peer needs of `cutter.store.Store`."""
+    """What a peer needs of `cutter.received.PeerStore`."""
 
     def builds(self) -> Sequence[Manifest]: ...
 
-    def find(self, build_key: BuildKey) -> Manifest | None: ...
+    def find(self, build_key: BuildKey, stage: int) -> Manifest | None: ...
 
     def stage_xml(self, manifest: Manifest, index: int) -> Path: ...
 
-    def verify(self, manifest: Manifest, stage: int | None = None) -> None: ...
+    def verify(self, manifest: Manifest, stage: int) -> None: ...
+
+    def begin(self, build_key: BuildKey, stage: int, files: Sequence[StoredFile]) -> Reception: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,25 @@ class EngineRequest:
     device: str
     threads: int
     cells: int | None
+
+
+class Reception(Protocol):
+    """What `cutter.received.Reception` says of a shard that is arriving. Its methods read and write files."""
+
+    offsets: list[int]
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def bytes_here(self) -> int: ...
+
+    @property
+    def bytes_wanted(self) -> int: ...
+
+    def write(self, number: int, offset: int, payload: bytes | bytearray | memoryview) -> None: ...
+
+    def close(self) -> None: ...
 
 
 EngineFactory = Callable[[EngineRequest], StageEngine]

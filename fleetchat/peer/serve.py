@@ -19,6 +19,7 @@ from fleetchat.peer.downstream import announce_end, close_now, say_goodbye
 from fleetchat.peer.faults import ChainFault, error_frame
 from fleetchat.peer.loading import EngineFactory, LoadedStages, ShardStore
 from fleetchat.peer.opening import check_engine, find_stage
+from fleetchat.peer.receive_shard import ShardReceiver
 from fleetchat.peer.service import PING_INTERVAL, SILENCE, ChainService
 from fleetchat.transport.dialling import accept
 from fleetchat.transport.link import HANDSHAKE_DEADLINE, Link
@@ -83,6 +84,7 @@ class Peer:
         self._store = store
         self._stages = stages
         self._chains: dict[tuple[ChainId, StageIndex], ChainService] = {}
+        self._receiver = ShardReceiver(store)
         self._strangers = 0
         self._paused = False
         self._controls: set[trio.CancelScope] = set()
@@ -126,10 +128,15 @@ class Peer:
 
     async def _serve_link(self, link: Link) -> None:
         try:
-            if link.purpose is Purpose.CONTROL:
-                await self._serve_control(link)
-            else:
-                await self._serve_data(link)
+            match link.purpose:
+                case Purpose.CONTROL:
+                    await self._serve_control(link)
+                case Purpose.DATA:
+                    await self._serve_data(link)
+                case Purpose.SHARD:
+                    await self._receiver.serve(link, self._options.first_frame_deadline)
+                case Purpose.MEASURE:
+                    raise RemoteProtocolError(f"{link} wants to measure")
         finally:
             await close_now(link)
 
@@ -200,8 +207,9 @@ class Peer:
         if self._paused:
             raise ChainFault(FaultCode.PAUSED, PAUSED, hint="it serves again when it is back on mains power")
         check_engine(open_, self._options.engines)
-        manifest = await trio.to_thread.run_sync(self._store.find, open_.build_key)
+        manifest = await trio.to_thread.run_sync(self._store.find, open_.build_key, open_.stage)
         others = [] if manifest else await trio.to_thread.run_sync(self._store.builds)
+        others = [other for other in others if other.build_key != open_.build_key]
         find_stage(open_, manifest, others)
         assert manifest is not None  # find_stage raised otherwise
         before = self._chains.get((open_.chain, open_.stage))

@@ -14,11 +14,13 @@ from fleetchat.wire.frames import (
     CONTROL_BODY,
     Attached,
     Cancel,
+    Chunk,
     Close,
     Compact,
     Fork,
     Forward,
     Frame,
+    Kept,
     Kind,
     Limits,
     NotYet,
@@ -26,6 +28,7 @@ from fleetchat.wire.frames import (
     Pong,
     Result,
     StatsRequest,
+    Stored,
 )
 from fleetchat.wire.header import Header
 
@@ -33,6 +36,9 @@ _U64 = struct.Struct("<Q")
 _ONE = struct.Struct("<I")
 _TWO = struct.Struct("<II")
 _THREE = struct.Struct("<III")
+_PLACE = struct.Struct("<BQ")  # number of a file and an offset in it
+_CHUNK = struct.Struct("<BQI")  # the same, and the length of the payload
+CHUNK_HEAD = _CHUNK.size  # bytes of a CHUNK before its payload
 
 KIND_OF: Mapping[type[Frame], Kind] = {
     Ping: Kind.PING,
@@ -46,6 +52,9 @@ KIND_OF: Mapping[type[Frame], Kind] = {
     Close: Kind.CLOSE,
     Compact: Kind.COMPACT,
     Fork: Kind.FORK,
+    Chunk: Kind.CHUNK,
+    Kept: Kind.KEPT,
+    Stored: Kind.STORED,
     **{frame_type: kind for kind, frame_type in JSON_FRAMES.items()},
 }
 FIXED_BODY: Mapping[Kind, int] = {
@@ -58,8 +67,11 @@ FIXED_BODY: Mapping[Kind, int] = {
     Kind.CLOSE: _ONE.size,
     Kind.COMPACT: _ONE.size,
     Kind.FORK: _THREE.size,
+    Kind.KEPT: _PLACE.size,
+    Kind.STORED: 0,
 }
 _BATCHES = frozenset({Kind.FORWARD, Kind.RESULT})
+_AGREED = _BATCHES | {Kind.CHUNK}  # whose size the two sides agree on
 _WITH_EPOCH = frozenset({Kind.FORWARD, Kind.RESULT, Kind.CANCEL, Kind.CLOSE, Kind.COMPACT, Kind.FORK})
 
 
@@ -84,6 +96,9 @@ def encode(frame: Frame, limits: Limits) -> Encoded:
     elif isinstance(frame, Result):
         body = encode_result(frame, limits)
         encoded = Encoded(Kind.RESULT, 0, frame.epoch, frame.sequence, len(frame.results), body)
+    elif isinstance(frame, Chunk):
+        head = _CHUNK.pack(frame.file, frame.offset, len(frame.payload))
+        encoded = Encoded(Kind.CHUNK, 0, 0, 0, 0, [head, memoryview(frame.payload)])
     else:
         epoch = frame.epoch if isinstance(frame, (Cancel, Close, Compact, Fork)) else 0
         encoded = Encoded(KIND_OF[type(frame)], 0, epoch, 0, 0, [_small_body(frame)])
@@ -98,7 +113,7 @@ def body_limit(kind: Kind, limits: Limits) -> int:
     fixed = FIXED_BODY.get(kind)
     if fixed is not None:
         return fixed
-    return limits.max_body if kind in _BATCHES else CONTROL_BODY
+    return limits.max_body if kind in _AGREED else CONTROL_BODY
 
 
 def check_header(header: Header, limits: Limits) -> None:
@@ -148,10 +163,12 @@ def _small_body(frame: Frame) -> bytes:
             return _ONE.pack(frame.session)
         case Fork():
             return _THREE.pack(frame.new, frame.source, frame.length)
-        case StatsRequest() | Attached() | NotYet():
+        case Kept():
+            return _PLACE.pack(frame.file, frame.offset)
+        case StatsRequest() | Attached() | NotYet() | Stored():
             return b""
-        case Forward() | Result():
-            raise LocalProtocolError("batches have their own encoders")
+        case Forward() | Result() | Chunk():
+            raise LocalProtocolError("batches and chunks have their own encoders")
         case _:
             return encode_json(frame)
 
@@ -159,6 +176,14 @@ def _small_body(frame: Frame) -> bytes:
 def _session_of(body: bytearray) -> SessionId:
     (session,) = _ONE.unpack(body)
     return SessionId(session)
+
+
+def _chunk(header: Header, body: bytearray, limits: Limits) -> Chunk:
+    """Its payload is a view of the body."""
+    file, offset, length = _CHUNK.unpack_from(body)
+    if CHUNK_HEAD + length != len(body):
+        raise RemoteProtocolError("CHUNK does not have the length that it tells")
+    return Chunk(file, offset, memoryview(body)[CHUNK_HEAD:])
 
 
 def _cancel(header: Header, body: bytearray, limits: Limits) -> Cancel:
@@ -183,4 +208,7 @@ _DECODERS: Mapping[Kind, Callable[[Header, bytearray, Limits], Frame]] = {
     Kind.CLOSE: lambda header, body, limits: Close(Epoch(header.epoch), _session_of(body)),
     Kind.COMPACT: lambda header, body, limits: Compact(Epoch(header.epoch), _session_of(body)),
     Kind.FORK: _fork,
+    Kind.CHUNK: _chunk,
+    Kind.KEPT: lambda header, body, limits: Kept(*_PLACE.unpack(body)),
+    Kind.STORED: lambda header, body, limits: Stored(),
 }

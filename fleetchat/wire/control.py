@@ -19,16 +19,21 @@ from fleetchat.wire.frames import (
     Error,
     FaultCode,
     Goodbye,
+    Have,
     Kind,
+    Measure,
+    Measured,
+    Offer,
     Open,
     Progress,
     Ready,
     SessionStats,
+    ShardFile,
     Stats,
     WireDtype,
 )
 
-JsonFrame = Open | Progress | Ready | Stats | Error | Goodbye | Attach
+JsonFrame = Open | Progress | Ready | Stats | Error | Goodbye | Attach | Offer | Have | Measure | Measured
 JSON_FRAMES: Mapping[Kind, type[JsonFrame]] = {
     Kind.OPEN: Open,
     Kind.PROGRESS: Progress,
@@ -37,6 +42,10 @@ JSON_FRAMES: Mapping[Kind, type[JsonFrame]] = {
     Kind.ERROR: Error,
     Kind.GOODBYE: Goodbye,
     Kind.ATTACH: Attach,
+    Kind.OFFER: Offer,
+    Kind.HAVE: Have,
+    Kind.MEASURE: Measure,
+    Kind.MEASURED: Measured,
 }
 
 
@@ -67,6 +76,10 @@ def _document(frame: JsonFrame) -> dict[str, object]:
         document["sessions"] = [[s.session, s.length, s.live, s.dead] for s in frame.sessions]
     if isinstance(frame, Open) and frame.next_address is not None:
         document["next_address"] = list(frame.next_address)
+    if isinstance(frame, Offer):
+        document["files"] = [list(file) for file in frame.files]
+    if isinstance(frame, Have):
+        document["offsets"] = list(frame.offsets)
     return document
 
 
@@ -120,10 +133,24 @@ def _session(entry: object) -> SessionStats:
     return SessionStats(*entry)
 
 
+def _files(value: object) -> tuple[ShardFile, ...]:
+    if not isinstance(value, list) or not all(isinstance(entry, list) and len(entry) == 3 for entry in value):
+        raise RemoteProtocolError("files are lists of a name, a size and a hash")
+    return tuple(ShardFile(*entry) for entry in value)
+
+
+def _offsets(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise RemoteProtocolError("offsets must be a list")
+    return tuple(value)
+
+
 _CONVERSIONS: Mapping[str, Callable[[Any], object]] = {
     "wire_dtype": _member(WireDtype),
     "role": _member(AttachRole),
     "code": _member(FaultCode),
     "next_address": _address,
     "sessions": _sessions,
+    "files": _files,
+    "offsets": _offsets,
 }

@@ -49,6 +49,7 @@ from fleetchat.wire.control_frames import (
     StatsRequest,
 )
 from fleetchat.wire.kinds import AttachRole, FaultCode, Kind, ResultStatus, SliceStatus, WireDtype
+from fleetchat.wire.shard_frames import Chunk, Have, Kept, Measure, Measured, Offer, ShardFile, Stored
 
 __all__ = [
     "CONTROL_BODY",
@@ -67,6 +68,7 @@ __all__ = [
     "AttachRole",
     "Attached",
     "Cancel",
+    "Chunk",
     "Close",
     "Compact",
     "ControlFrame",
@@ -78,10 +80,15 @@ __all__ = [
     "Forward",
     "Frame",
     "Goodbye",
+    "Have",
     "InBand",
+    "Kept",
     "Kind",
     "Limits",
+    "Measure",
+    "Measured",
     "NotYet",
+    "Offer",
     "Open",
     "Ping",
     "Pong",
@@ -90,12 +97,14 @@ __all__ = [
     "Result",
     "ResultStatus",
     "SessionStats",
+    "ShardFile",
     "Slice",
     "SliceResult",
     "SliceStatus",
     "StageTiming",
     "Stats",
     "StatsRequest",
+    "Stored",
     "WireDtype",
 ]
 
@@ -118,4 +127,6 @@ ControlFrame = Open | Progress | Ready | Ping | Pong | StatsRequest | Stats | Er
 AttachFrame = Attach | Attached | NotYet
 InBand = Cancel | Close | Compact | Fork
 DataFrame = Forward | Result | InBand
-Frame = ControlFrame | AttachFrame | DataFrame
+ShardFrame = Offer | Have | Chunk | Kept | Stored
+MeasureFrame = Measure | Measured
+Frame = ControlFrame | AttachFrame | DataFrame | ShardFrame | MeasureFrame

@@ -33,6 +33,13 @@ class Kind(IntEnum):
     CLOSE = 51
     COMPACT = 52
     FORK = 53
+    OFFER = 64
+    HAVE = 65
+    CHUNK = 66
+    KEPT = 67
+    STORED = 68
+    MEASURE = 72
+    MEASURED = 73
 
 
 class WireDtype(StrEnum):

@@ -1,7 +1,8 @@
 """Who may send what, where: one table.
 
-Two rules: the dialler's first frame says what the link becomes (OPEN: control, ATTACH: data) and must agree
-with the purpose of the handshake; data flows only after ATTACHED. PING and PONG are legal on every link.
+Two rules: the dialler's first frame says what the link becomes (OPEN: control, ATTACH: data, OFFER: shard)
+and must agree with the purpose of the handshake; data flows only after ATTACHED. PING and PONG are legal on
+every link.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ class Purpose(IntEnum):
 
     CONTROL = 1
     DATA = 2
+    SHARD = 3  # a peer gets the files of its shard
+    MEASURE = 4  # a peer is timed
 
 
 class Side(IntEnum):
@@ -43,6 +46,9 @@ class State(Enum):
     UPSTREAM = "an upstream data link"
     RETURN = "a return data link"
     REFUSED = "a data link that was refused"
+    OFFERING = "a shard link before OFFER"
+    OFFERED = "a shard link"
+    MEASURING = "a measuring link"
 
 
 _ALWAYS = frozenset({Kind.PING, Kind.PONG, Kind.GOODBYE})
@@ -64,10 +70,14 @@ LEGAL: Mapping[State, tuple[frozenset[Kind], frozenset[Kind]]] = {
     State.UPSTREAM: (_ALWAYS | _IN_BAND | {Kind.FORWARD}, _FAULT),
     State.RETURN: (_ALWAYS, _FAULT | {Kind.RESULT}),
     State.REFUSED: (_ALWAYS, _ALWAYS),
+    State.OFFERING: (_ALWAYS | {Kind.OFFER}, _FAULT),
+    State.OFFERED: (_ALWAYS | {Kind.CHUNK}, _FAULT | {Kind.HAVE, Kind.KEPT, Kind.STORED}),
+    State.MEASURING: (_ALWAYS | {Kind.MEASURE, Kind.CHUNK}, _FAULT | {Kind.MEASURED, Kind.KEPT}),
 }
 
 _NEXT: Mapping[tuple[State, Kind], State] = {
     (State.OPENING, Kind.OPEN): State.CONTROL,
+    (State.OFFERING, Kind.OFFER): State.OFFERED,
     (State.ATTACHING_UPSTREAM, Kind.ATTACHED): State.UPSTREAM,
     (State.ATTACHING_RETURN, Kind.ATTACHED): State.RETURN,
     (State.ATTACHING_UPSTREAM, Kind.NOT_YET): State.REFUSED,
@@ -77,9 +87,17 @@ _NEXT: Mapping[tuple[State, Kind], State] = {
 }
 
 
+_FIRST: Mapping[Purpose, State] = {
+    Purpose.CONTROL: State.OPENING,
+    Purpose.DATA: State.ATTACHING,
+    Purpose.SHARD: State.OFFERING,
+    Purpose.MEASURE: State.MEASURING,
+}
+
+
 def first_state(purpose: Purpose) -> State:
     """After the handshake."""
-    return State.OPENING if purpose is Purpose.CONTROL else State.ATTACHING
+    return _FIRST[purpose]
 
 
 def next_state(state: State, kind: Kind, frame: Frame) -> State:

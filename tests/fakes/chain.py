@@ -13,8 +13,10 @@ from pathlib import Path
 
 import trio
 
-from fleetchat.cutter.manifest import Manifest
+from fleetchat.cutter.manifest import Manifest, StoredFile
+from fleetchat.cutter.received import Reception
 from fleetchat.engine.interface import StageEngine
+from fleetchat.errors import InputError
 from fleetchat.fleet.coordinator import Fleet, OpenLegs, keep_fleet
 from fleetchat.fleet.deadlines import Deadlines
 from fleetchat.fleet.draft.interface import Drafter
@@ -53,14 +55,17 @@ class FakeStore:
     def builds(self) -> Sequence[Manifest]:
         return [self.build]
 
-    def find(self, build_key: BuildKey) -> Manifest | None:
+    def find(self, build_key: BuildKey, stage: int) -> Manifest | None:
         return self.build if build_key == self.build.build_key else None
 
     def stage_xml(self, manifest: Manifest, index: int) -> Path:
         return Path(f"stage-{index}.xml")
 
-    def verify(self, manifest: Manifest, stage: int | None = None) -> None:
+    def verify(self, manifest: Manifest, stage: int) -> None:
         """Nothing to verify."""
+
+    def begin(self, build_key: BuildKey, stage: int, files: Sequence[StoredFile]) -> Reception:
+        raise InputError("no shard is taken here")
 
 
 @dataclass

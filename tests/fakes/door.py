@@ -51,6 +51,7 @@ class Door:
         self.address = Address("127.0.0.1", 0)
         self.links: list[Connection] = []  # that are open
         self.dialled = 0
+        self.inward: Change = pass_on  # of the links to come
         self._numbers = itertools.count()
 
     def cut(self) -> None:
@@ -87,7 +88,7 @@ class Door:
                     await self._join(near, far)
 
     async def _join(self, near: trio.SocketStream, far: trio.SocketStream) -> None:
-        link = Connection(next(self._numbers))
+        link = Connection(next(self._numbers), inward=self.inward)
         self.links.append(link)
         try:
             with link.scope:

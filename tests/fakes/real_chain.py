@@ -9,6 +9,7 @@ from dataclasses import replace
 import trio
 
 from fleetchat.cutter.manifest import Manifest
+from fleetchat.cutter.received import PeerStore
 from fleetchat.cutter.store import Store
 from fleetchat.fleet.coordinator import Fleet, keep_fleet
 from fleetchat.fleet.draft.interface import Drafter
@@ -57,4 +58,4 @@ async def _serve_one(store: Store, task_status: trio.TaskStatus[Address]) -> Non
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     task_status.started(Address(*listeners[0].socket.getsockname()[:2]))
     options = PeerOptions(KEY, threads=1, cells=1 << 15)
-    await serve(listeners, options, store=store, engine_factory=create_engine)
+    await serve(listeners, options, store=PeerStore(store.root), engine_factory=create_engine)

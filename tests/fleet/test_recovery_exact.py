@@ -11,6 +11,7 @@ import trio
 
 from fleetchat.cutter.build import build
 from fleetchat.cutter.manifest import Manifest
+from fleetchat.cutter.received import PeerStore
 from fleetchat.cutter.recipe import load
 from fleetchat.cutter.store import Store
 from fleetchat.engine.interface import StageEngine
@@ -77,7 +78,7 @@ class Tiny:
             return create
 
         speculation = await open_speculation(options)
-        async with mortal_over(options, self.store, factory, speculation) as mortal:
+        async with mortal_over(options, PeerStore(self.store.root), factory, speculation) as mortal:
             yield mortal
 
     async def expected(self) -> Ids:

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import trio
 
-from fleetchat.cutter.manifest import Manifest
+from fleetchat.cutter.manifest import Manifest, StoredFile
+from fleetchat.cutter.received import Reception
 from fleetchat.engine.interface import StageEngine
-from fleetchat.errors import ShardDamaged
+from fleetchat.errors import InputError, ShardDamaged
 from fleetchat.ids import Address, BuildKey, ChainId, Epoch, StageIndex
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.process import bound_address
@@ -53,15 +54,18 @@ class FakeStore:
     def builds(self) -> list[Manifest]:
         return list(self.manifests)
 
-    def find(self, build_key: BuildKey) -> Manifest | None:
+    def find(self, build_key: BuildKey, stage: int) -> Manifest | None:
         return next((one for one in self.manifests if one.build_key == build_key), None)
 
     def stage_xml(self, manifest: Manifest, index: int) -> Path:
         return Path(f"stage{index}.xml")
 
-    def verify(self, manifest: Manifest, stage: int | None = None) -> None:
+    def verify(self, manifest: Manifest, stage: int) -> None:
         if self.damaged:
             raise ShardDamaged(self.damaged, hint="build it again")
+
+    def begin(self, build_key: BuildKey, stage: int, files: Sequence[StoredFile]) -> Reception:
+        raise InputError("there is no room for a shard here")
 
 
 @dataclass

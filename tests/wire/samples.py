@@ -9,10 +9,12 @@ import numpy as np
 
 from fleetchat.ids import Address, BatchSequence, BuildKey, ChainId, Epoch, SessionId, StageIndex
 from fleetchat.wire.frames import (
+    INITIAL_LIMITS,
     Attach,
     Attached,
     AttachRole,
     Cancel,
+    Chunk,
     Close,
     Compact,
     Draw,
@@ -22,8 +24,13 @@ from fleetchat.wire.frames import (
     Forward,
     Frame,
     Goodbye,
+    Have,
+    Kept,
     Limits,
+    Measure,
+    Measured,
     NotYet,
+    Offer,
     Open,
     Ping,
     Pong,
@@ -32,12 +39,14 @@ from fleetchat.wire.frames import (
     Result,
     ResultStatus,
     SessionStats,
+    ShardFile,
     Slice,
     SliceResult,
     SliceStatus,
     StageTiming,
     Stats,
     StatsRequest,
+    Stored,
     WireDtype,
 )
 from fleetchat.wire.limits import downstream_limits, upstream_limits
@@ -123,6 +132,12 @@ class Sample(NamedTuple):
 
 
 _D, _L = Side.DIALLER, Side.LISTENER
+OFFER = Offer(
+    BuildKey("89abcdef" * 8),
+    StageIndex(1),
+    (ShardFile("manifest.json", 700, "0" * 64), ShardFile("stage-01.bin", 2**41, "f" * 64)),
+    1 << 16,
+)
 _FULL = (VERIFY, FILL, FAILED)
 _DRAWN = SliceResult(SessionId(1), ResultStatus.DRAWN, 2, 999)
 _RESULTS = (
@@ -167,6 +182,15 @@ SAMPLES = [
     Sample(Close(EPOCH, SessionId(5)), _D, State.UPSTREAM, MIDDLE),
     Sample(Compact(EPOCH, SessionId(5)), _D, State.UPSTREAM, MIDDLE),
     Sample(Fork(EPOCH, SessionId(6), SessionId(5), 32), _D, State.UPSTREAM, MIDDLE),
+    Sample(OFFER, _D, State.OFFERING, INITIAL_LIMITS),
+    Sample(Have((700, 2**40)), _L, State.OFFERED, INITIAL_LIMITS),
+    Sample(Chunk(1, 2**40, b"some of the weights"), _D, State.OFFERED, INITIAL_LIMITS),
+    Sample(Kept(1, 2**40 + 19), _L, State.OFFERED, INITIAL_LIMITS),
+    Sample(Stored(), _L, State.OFFERED, INITIAL_LIMITS),
+    Sample(Measure(2048, 8192, 256), _D, State.MEASURING, INITIAL_LIMITS),
+    Sample(
+        Measured("0.1.0", "2026.4.1", "CPU", 2**34, 1200, 90_000, ""), _L, State.MEASURING, INITIAL_LIMITS
+    ),
 ]
 SAMPLE_IDS = [f"{type(sample.frame).__name__}-{number}".lower() for number, sample in enumerate(SAMPLES)]
 
@@ -177,6 +201,8 @@ def plain(value: object) -> object:
         return value.dtype.str, value.shape, value.tobytes()
     if is_dataclass(value):
         return type(value).__name__, *[plain(getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, memoryview):
+        return "bytes", value.tobytes()
     if isinstance(value, tuple):
         return tuple(plain(entry) for entry in value)
     return type(value).__name__, value
@@ -195,11 +221,20 @@ def events(connection: Connection) -> list[Event]:
     return found
 
 
+_PURPOSES = {
+    State.OPENING: Purpose.CONTROL,
+    State.CONTROL: Purpose.CONTROL,
+    State.OFFERING: Purpose.SHARD,
+    State.OFFERED: Purpose.SHARD,
+    State.MEASURING: Purpose.MEASURE,
+}
+
+
 class Pair:
     """Two connections whose handshake is done, brought to `state`. `wire` records what each side wrote."""
 
     def __init__(self, state: State, limits: Limits | None = None) -> None:
-        purpose = Purpose.CONTROL if state in (State.OPENING, State.CONTROL) else Purpose.DATA
+        purpose = _PURPOSES.get(state, Purpose.DATA)
         self.dialler = Connection.dialler(KEY, purpose=purpose)
         self.listener = Connection.listener(KEY)
         self.wire: dict[Side, list[bytes]] = {Side.DIALLER: [], Side.LISTENER: []}
@@ -229,6 +264,8 @@ class Pair:
             self.of(side.other).receive_data(encoded)
 
     def _advance(self, state: State) -> None:
+        if state is State.OFFERED:
+            self.send(Side.DIALLER, OFFER)
         if state is State.CONTROL:
             self.send(Side.DIALLER, opened(1))
         if state in (State.ATTACHING_UPSTREAM, State.UPSTREAM, State.REFUSED):
