@@ -14,6 +14,7 @@ from typing import ClassVar
 from textual import events
 from textual.app import App, InvalidThemeError, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.screen import Screen
 
 from fleetchat.app.archive import Archive
@@ -24,6 +25,7 @@ from fleetchat.app.keymap import KeyMap, key_name, resolve
 from fleetchat.app.messages import RuntimeNews
 from fleetchat.app.screens.chat import ChatScreen
 from fleetchat.app.terminal_keys import read_alt_as_alt, without_letter
+from fleetchat.app.terminal_output import with_lasting_file
 from fleetchat.app.theme import DEFAULT_THEME, FALLBACK_THEME, LoadedThemes
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.errors import ExitCode
@@ -98,6 +100,14 @@ class FleetchatApp(App[None]):
 
     def get_default_screen(self) -> Screen[None]:
         return self.chat_screen
+
+    def get_driver_class(self) -> type[Driver]:
+        return with_lasting_file(super().get_driver_class())
+
+    def terminal_is_lost(self) -> None:
+        """Called from any thread. Where the system does not tell of it by a signal, leave all the same."""
+        with suppress(RuntimeError):
+            self.call_later(self.leave, int(ExitCode.INTERRUPTED))
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):

@@ -23,6 +23,7 @@ pytestmark = [
 
 START = 150.0  # seconds: a first run fetches and builds
 REPLY = 60.0
+LEFT = 30.0  # a user waits 2 at most: tests/app/test_leaving.py; here only a fault takes long
 MARK = "FLEETCHAT_STATE_DIR"  # every process of the test carries a value of its own
 
 
@@ -46,13 +47,14 @@ class Terminal:
         program = shlex.join([sys.executable, "-m", "fleetchat", *options])
         assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
         # pytest imports readline, and that sets the size of pytest's own terminal in every child.
+        # The shell stays: what the program made of its terminal can be looked at.
         script = (
-            f"cd {shlex.quote(str(self.folder))}; unset COLUMNS LINES; "
-            f"{assignments} {program}; echo $? > status"
+            f"cd {shlex.quote(str(self.folder))}; unset COLUMNS LINES; stty -a > stty.before; "
+            f"{assignments} {program}; status=$?; stty -a > stty.after; echo $status > status; exec sleep 600"
         )
         (self.folder / "status").unlink(missing_ok=True)
         self.tmux("new-session", "-d", "-x", str(width), "-y", str(height), script)
-        self.wait_for("Type a message, Enter sends", 20)
+        self.wait_for("Type a message, Enter sends")
 
     def keys(self, *keys: str) -> None:
         self.tmux("send-keys", *keys)
@@ -68,6 +70,21 @@ class Terminal:
 
     def wait_for(self, text: str, seconds: float = REPLY) -> None:
         self.wait(lambda: text in self.screen(), seconds)
+
+    def wait_left(self, status: int) -> None:
+        """The program has ended so, nothing of it runs, and the terminal is as it was."""
+        self.wait(lambda: self.exit_status() == str(status), LEFT)
+        self.wait(lambda: not self.processes(), LEFT)
+        before, after = ((self.folder / f"stty.{when}").read_text() for when in ("before", "after"))
+        assert after == before
+        flags = "alternate_on", "mouse_any_flag", "mouse_sgr_flag", "keypad_flag"
+        shown = self.tmux("display-message", "-p", " ".join(f"#{{{flag}}}" for flag in flags))
+        assert shown.split() == ["0"] * len(flags)
+        assert self.tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
+
+    def chat_process(self) -> int:
+        """The program, its peers left out."""
+        return next(number for number, line in self.processes().items() if " peer " not in line)
 
     def exit_status(self) -> str:
         file = self.folder / "status"
@@ -112,25 +129,72 @@ def test_a_stranger_asks_and_leaves(terminal: Terminal, width: int, height: int)
     assert float(first[4]) > 0
     assert "tokens/s" in lines[table + 3]
     terminal.keys("C-q")
-    terminal.wait(lambda: terminal.exit_status() == "0", 4)
-    terminal.wait(lambda: not terminal.processes(), 3)
+    terminal.wait_left(0)
 
 
 @pytest.mark.timeout(300)
-def test_escape_stops_and_ctrl_c_twice_leaves_in_the_middle_of_a_reply(terminal: Terminal) -> None:
+def test_escape_stops_and_a_second_reply_is_written(terminal: Terminal) -> None:
     terminal.open(100, 30)
     terminal.keys("Write a long story about a lighthouse.", "Enter")
     terminal.wait_for("Writing · Esc stops", START)
     terminal.wait_for("tokens/s")
     terminal.keys("Escape")
-    terminal.wait_for("stopped by you", 5)
+    terminal.wait_for("stopped by you")
     terminal.keys("Go on.", "Enter")
-    terminal.wait_for("Writing · Esc stops", 5)
+    terminal.wait_for("Writing · Esc stops")
+    terminal.keys("M-t")  # Alt and a letter is a command, not a letter
+    terminal.wait_for("No tab was closed")
     terminal.keys("C-c")
-    terminal.wait_for("Press Ctrl+C again", 2)
-    terminal.keys("C-c")
-    terminal.wait(lambda: terminal.exit_status() == "0", 4)
-    terminal.wait(lambda: not terminal.processes(), 3)
+    terminal.wait_for("Press Ctrl+C again")
+
+
+def press(*keys: str) -> Callable[[Terminal], None]:
+    return lambda terminal: terminal.keys(*keys)
+
+
+def send(number: signal.Signals) -> Callable[[Terminal], None]:
+    return lambda terminal: os.kill(terminal.chat_process(), number)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("leave", "status"),
+    [
+        pytest.param(press("C-q"), 0, id="ctrl-q"),
+        pytest.param(press("C-c", "C-c"), 0, id="ctrl-c-twice"),
+        pytest.param(send(signal.SIGTERM), 130, id="sigterm"),
+        pytest.param(send(signal.SIGHUP), 130, id="sighup"),
+    ],
+)
+def test_leaving_in_the_middle_of_a_reply_keeps_the_text_and_restores_the_terminal(
+    terminal: Terminal, leave: Callable[[Terminal], None], status: int
+) -> None:
+    write_a_story(terminal)
+    leave(terminal)
+    terminal.wait_left(status)
+    shown = fleetchat(terminal, "chats", "export")
+    assert "Write a long story about a lighthouse." in shown
+    assert shown.split("## ")[-1].count("lighthouse") >= 1
+    assert "*(stopped)*" in shown
+
+
+@pytest.mark.timeout(300)
+def test_a_terminal_that_is_closed_in_the_middle_of_a_reply_ends_all_and_keeps_the_text(
+    terminal: Terminal,
+) -> None:
+    write_a_story(terminal)
+    terminal.tmux("kill-server")
+    terminal.wait(lambda: not terminal.processes(), LEFT)
+    assert "lighthouse" in fleetchat(terminal, "chats", "export").split("## ")[-1]
+
+
+def write_a_story(terminal: Terminal) -> None:
+    """A reply is under way, and some of it can be read."""
+    terminal.open(100, 30)
+    terminal.wait_for("fast", START)
+    terminal.keys("Write a long story about a lighthouse.", "Enter")
+    terminal.wait_for("Writing · Esc stops")
+    terminal.wait(lambda: "lighthouse" in terminal.screen().split("SmolLM2 135M Instruct")[-1], REPLY)
 
 
 @pytest.mark.timeout(300)
@@ -138,31 +202,9 @@ def test_a_killed_chat_leaves_no_peer(terminal: Terminal) -> None:
     terminal.open(100, 30)
     terminal.wait_for("fast", START)
     terminal.keys("Write a long story about a lighthouse.", "Enter")
-    terminal.wait_for("Writing · Esc stops", 10)
-    chat = next(number for number, line in terminal.processes().items() if " peer " not in line)
-    os.kill(chat, signal.SIGKILL)
-    terminal.wait(lambda: not terminal.processes(), 3)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_in_the_middle_of_a_reply_leaves_in_two_seconds_with_the_text_kept(
-    terminal: Terminal, number: signal.Signals
-) -> None:
-    terminal.open(100, 30)
-    terminal.wait_for("fast", START)
-    terminal.keys("Write a long story about a lighthouse.", "Enter")
-    terminal.wait_for("Writing · Esc stops", 10)
-    terminal.wait(lambda: "lighthouse" in terminal.screen().split("SmolLM2 135M Instruct")[-1], 20)
-    chat = next(process for process, line in terminal.processes().items() if " peer " not in line)
-    began = time.monotonic()
-    os.kill(chat, number)
-    terminal.wait(lambda: terminal.exit_status() == "130", 4)
-    assert time.monotonic() - began < 3
-    terminal.wait(lambda: not terminal.processes(), 3)
-    shown = fleetchat(terminal, "chats", "export")
-    assert "Write a long story about a lighthouse." in shown
-    assert "*(stopped)*" in shown
+    terminal.wait_for("Writing · Esc stops")
+    os.kill(terminal.chat_process(), signal.SIGKILL)
+    terminal.wait(lambda: not terminal.processes(), LEFT)
 
 
 @pytest.mark.timeout(300)
@@ -170,20 +212,20 @@ def test_after_a_kill_the_next_run_shows_what_was_said(terminal: Terminal) -> No
     terminal.open(100, 30)
     terminal.wait_for("fast", START)
     terminal.keys("Write a long story about a lighthouse.", "Enter")
-    terminal.wait_for("Writing · Esc stops", 10)
-    terminal.wait(lambda: "lighthouse" in fleetchat(terminal, "chats", "export").split("## ")[-1], 20)
+    terminal.wait_for("Writing · Esc stops")
+    terminal.wait(lambda: "lighthouse" in fleetchat(terminal, "chats", "export").split("## ")[-1], REPLY)
     chat = next(process for process, line in terminal.processes().items() if " peer " not in line)
     os.kill(chat, signal.SIGKILL)
     terminal.wait(lambda: not terminal.processes(), 3)
     terminal.tmux("kill-server")
     terminal.open(100, 30)
-    terminal.wait_for("interrupted: the program ended while this was written", 10)
+    terminal.wait_for("interrupted: the program ended while this was written")
     terminal.wait_for("fast", START)
     assert "Writing" not in terminal.screen()
     terminal.keys("Say hello.", "Enter")
     terminal.wait_for("finished")
     terminal.keys("C-q")
-    terminal.wait(lambda: terminal.exit_status() == "0", 4)
+    terminal.wait_left(0)
 
 
 def fleetchat(terminal: Terminal, *words: str) -> str:
