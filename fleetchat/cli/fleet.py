@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleetchat.cli import fleet_plan
 from fleetchat.cli.output import print_diagnostic
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the group of commands to the command line."""
     group = commands.add_parser(
         "fleet",
-        help="the machines that serve the stages: key, add, remove, list",
+        help="the machines that serve the stages: key, add, remove, list, plan",
         description="Make the key of a fleet, and say which machines are in it.",
     )
     actions = group.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
@@ -26,6 +27,7 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     _register_add(actions)
     _register_remove(actions)
     _register_list(actions)
+    fleet_plan.register(actions)
 
 
 def _register_key(actions: argparse._SubParsersAction[Any]) -> None:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,11 +145,19 @@ def _serve(
 
 def _peer_options(options: argparse.Namespace, key: bytes) -> PeerOptions:
     from fleetchat.peer.battery import on_battery
+    from fleetchat.peer.engines import time_layer as time_layer_in_process
     from fleetchat.peer.serve import PeerOptions
 
     threads = options.threads or _cores_of_process()
     pause = on_battery if options.pause_on_battery else None
-    return PeerOptions(key=key, device=options.device, threads=threads, cells=options.kv_cells, pause=pause)
+    return PeerOptions(
+        key=key,
+        device=options.device,
+        threads=threads,
+        cells=options.kv_cells,
+        time_layer=partial(time_layer_in_process, device=options.device, threads=threads),
+        pause=pause,
+    )
 
 
 def find_key(addresses: Sequence[Address], key_file: Path | None) -> tuple[bytes, Path]:

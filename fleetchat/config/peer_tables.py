@@ -1,7 +1,8 @@
 """The `[[fleet.peers]]` tables of a user's file as text. Pure.
 
-One table is added or removed; every other byte of the file stays as it was: comments, order, line ends. The
-result is parsed again and compared with what was meant, so that an unusual file is refused, never damaged.
+One table is added or removed, one key is set; every other byte of the file stays as it was: comments, order,
+line ends. The result is parsed again and compared with what was meant, so that an unusual file is refused,
+never damaged.
 """
 
 from __future__ import annotations
@@ -49,6 +50,30 @@ def remove_peer(text: str, number: int) -> str:
         first -= 1  # the blank line that set the table apart
     del document["fleet"]["peers"][number]
     return _checked("".join(lines[:first] + lines[end:]), document)
+
+
+def set_in_peer(text: str, number: int, key: str, value: str) -> str:
+    """`text` with one key of its peer `number`, from 0, set. Raises ValueError as the others."""
+    lines = _lines(text)
+    top = _top_lines(text)
+    blocks = list(_peer_blocks(text))
+    document = _parsed(text)
+    if number >= len(blocks):
+        raise ValueError("the peers are not written as [[fleet.peers]] tables")
+    first, end = blocks[number]
+    written = f"{key} = {_value(value)}"
+    known = re.compile(rf"([ \t]*){key}[ \t]*=[ \t]*(\"[^\"\\\n]*\"|'[^'\n]*')")
+    for place in range(first + 1, end):
+        if place in top and known.match(lines[place]):
+            lines[place] = known.sub(lambda match: match[1] + written, lines[place], count=1)
+            break
+    else:
+        newline = "\r\n" if "\r\n" in text else "\n"
+        if not lines[end - 1].endswith("\n"):
+            lines[end - 1] += newline
+        lines.insert(end, written + newline)
+    document["fleet"]["peers"][number][key] = value
+    return _checked("".join(lines), document)
 
 
 def _peer_blocks(text: str) -> Iterator[tuple[int, int]]:

@@ -74,9 +74,9 @@ def _built(values: dict[str, object]) -> PeerSettings:
     name = str(values.pop("name", ""))
     if len(name) > NAME_LIMIT or not name.isprintable():
         raise ValueError(f"a name has at most {NAME_LIMIT} printable characters")
-    if "layers" in values:
-        first, last = _layers(str(values["layers"]))
-        raise ValueError(f"layers {first}-{last} cannot be chosen in this version: the cutter does")
+    layers = _layers(str(values["layers"])) if "layers" in values else None
+    if layers is not None and values.get("spare") is True:
+        raise ValueError("a spare takes the layers of the peer that it stands in for")
     if address == "local" and values.get("spare") is True:
         raise ValueError("a local stage needs no spare: it is started again by itself")
     device = values.get("device")
@@ -84,6 +84,7 @@ def _built(values: dict[str, object]) -> PeerSettings:
         address=None if address == "local" else parse_address(address),
         name=name,
         device=None if device is None else str(device),
+        layers=layers,
         spare=values.get("spare") is True,
     )
 

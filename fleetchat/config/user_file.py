@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from fleetchat.config.address import parse_address
 from fleetchat.config.files import TomlFile, read_toml
 from fleetchat.config.load import peers_in
-from fleetchat.config.peer_tables import add_peer, remove_peer
+from fleetchat.config.peer_tables import add_peer, remove_peer, set_in_peer
 from fleetchat.config.peers import PeerSettings
 from fleetchat.config.remembered import write_private
 from fleetchat.errors import ConfigError
@@ -61,6 +62,18 @@ def remove_from_file(path: Path, which: str) -> tuple[PeerSettings, tuple[PeerSe
         raise _not_edited(path, error) from error
     _write(path, edited)
     return known[found[0]], peers_of_file(path)
+
+
+def write_layers(path: Path, layers: Mapping[int, tuple[int, int]]) -> None:
+    """Say of peers, by their numbers in the file, which layers they serve. Raises ConfigError."""
+    try:
+        text = _text_of(path)
+        for number, (first, last) in layers.items():
+            text = set_in_peer(text, number, "layers", f"{first}-{last}")
+    except ValueError as error:
+        raise _not_edited(path, error) from error
+    _refuse_wrong(path, text)
+    _write(path, text)
 
 
 def title(peer: PeerSettings) -> str:

@@ -26,16 +26,22 @@ class Wanted:
     stages: int
     source: str | None
     converter: str | None
+    layers: tuple[LayerRange, ...] | None = None  # that the peers were given
 
     @property
     def ranges(self) -> tuple[LayerRange, ...] | None:
-        """Layers that the recipe cuts by hand."""
+        """Layers that the peers or the recipe cut by hand."""
+        if self.layers is not None:
+            return self.layers
         return self.recipe.layers if self.stages == self.recipe.stages else None
 
     @property
     def command(self) -> str:
         """What builds it."""
-        return f"fleetchat shards build {self.recipe.name} --stages {self.stages}"
+        cut = ""
+        if self.layers is not None:
+            cut = f" --layers {','.join(f'{first}-{last}' for first, last in self.layers)}"
+        return f"fleetchat shards build {self.recipe.name} --stages {self.stages}{cut}"
 
     @property
     def title(self) -> str:

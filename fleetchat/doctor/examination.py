@@ -154,6 +154,7 @@ class Examination:
             find_wanted,
             source_identity,
         )
+        from fleetchat.fleet.configured import layers_of
 
         recipe, store = _there(self._recipe), self._store()
         works = self._list.hindrance(("OpenVINO",)) == ""
@@ -162,6 +163,7 @@ class Examination:
             stages=_there(self._config).fleet.stages,
             source=source_identity(recipe, store),
             converter=current_converter(recipe) if works else None,
+            layers=layers_of(_there(self._config)),
         )
         self._build = find_wanted(store, self._wanted)
         return check_builds(store, self._wanted, self._build)

@@ -39,7 +39,12 @@ async def prepare_fleet(
     drafter, draft_model = drafter_of(config, recipe), draft_of(config, recipe)
     require_draft_model(drafter, draft_model)
     manifest = await build_in_process(
-        config.model.recipe, len(peers), store=store, source=source, on_progress=on_build
+        config.model.recipe,
+        len(peers),
+        store=store,
+        source=source,
+        layers=layers_of(config),
+        on_progress=on_build,
     )
     return FleetOptions(
         manifest=manifest,
@@ -70,6 +75,20 @@ def peers_of(config: Config) -> tuple[PeerSpec, ...]:
             hint='add a [[fleet.peers]] table with an address, or set mode = "embedded"',
         )
     return serving
+
+
+def layers_of(config: Config) -> tuple[tuple[int, int], ...] | None:
+    """First and last layer of each stage, where the peers say it. Raises ConfigError when only some do."""
+    if config.fleet.mode == "embedded":
+        return None
+    serving = [peer for peer in config.fleet.peers if not peer.spare]
+    chosen = tuple(peer.layers for peer in serving if peer.layers is not None)
+    if chosen and len(chosen) < len(serving):
+        raise ConfigError(
+            f"{len(chosen)} of the {len(serving)} peers say which layers they serve",
+            hint="write layers for all of them or for none; `fleetchat fleet plan --write` does it",
+        )
+    return chosen or None
 
 
 def spares_of(config: Config) -> tuple[PeerSpec, ...]:

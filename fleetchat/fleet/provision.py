@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,18 @@ class BuildProgress:
     total: int
 
 
-def build_arguments(recipe: str, stages: int, store_root: Path, source: Path | None) -> list[str]:
+def build_arguments(
+    recipe: str,
+    stages: int,
+    store_root: Path,
+    source: Path | None,
+    layers: Sequence[tuple[int, int]] | None = None,
+) -> list[str]:
     """The command line of the build process."""
     arguments = ["shards", "build", recipe, "--stages", str(stages)]
     arguments += ["--store", str(store_root), "--progress", "json"]
+    if layers is not None:
+        arguments += ["--layers", ",".join(f"{first}-{last}" for first, last in layers)]
     if source is not None:
         arguments += ["--from", str(source)]
     return arguments
@@ -47,15 +55,18 @@ async def build_in_process(
     *,
     store: Store,
     source: Path | None = None,
+    layers: Sequence[tuple[int, int]] | None = None,
     on_progress: Callable[[BuildProgress], None],
 ) -> Manifest:
     """Build (or find built) the shards of a recipe; a cancelled build leaves nothing half-written.
+
+    `layers` cuts by hand: first and last layer of each stage.
 
     Raises the build's own failure: InputError for a wrong recipe or source, BuildError otherwise.
     """
     options: dict[str, Any] = {**own_process_group(), "env": child_environment()}
     process = await trio.lowlevel.open_process(
-        child_command(*build_arguments(recipe, stages, store.root, source)),
+        child_command(*build_arguments(recipe, stages, store.root, source, layers)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

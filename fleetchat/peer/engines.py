@@ -65,3 +65,12 @@ def _paged(request: EngineRequest, shape: StageShape) -> StageEngine:
         device=request.device,
         attention_layers=request.entry.attention_layers,
     )
+
+
+def time_layer(
+    hidden: int, intermediate: int, rows: int, *, device: str, threads: int
+) -> tuple[float, float]:
+    """Seconds that a layer takes here, for one row and for `rows`. Raises whatever OpenVINO raises."""
+    from fleetchat.engine import layer_probe
+
+    return layer_probe.time_layer(hidden, intermediate, rows, device=device, threads=threads)

@@ -17,7 +17,7 @@ from fleetchat.wire.frames import MAX_SESSIONS_IN_STATS, Ready, SessionStats, St
 def describe_ready(traits: EngineTraits, manifest: Manifest, *, cells: int, device: str) -> Ready:
     return Ready(
         fleetchat=__version__,
-        openvino=_openvino_version(),
+        openvino=openvino_version(),
         device=device,
         memory_free=available_memory(),
         cells=cells,
@@ -59,7 +59,7 @@ def _self_check(traits: EngineTraits, manifest: Manifest) -> str:
 
 
 @cache
-def _openvino_version() -> str:
+def openvino_version() -> str:
     """Of the installed package, without importing it here."""
     try:
         return version("openvino")

@@ -18,6 +18,7 @@ from fleetchat.ids import ChainId, StageIndex
 from fleetchat.peer.downstream import announce_end, close_now, say_goodbye
 from fleetchat.peer.faults import ChainFault, error_frame
 from fleetchat.peer.loading import EngineFactory, LoadedStages, ShardStore
+from fleetchat.peer.measuring import TimeLayer, serve_measuring
 from fleetchat.peer.opening import check_engine, find_stage
 from fleetchat.peer.receive_shard import ShardReceiver
 from fleetchat.peer.service import PING_INTERVAL, SILENCE, ChainService
@@ -52,6 +53,7 @@ class PeerOptions:
     first_frame_deadline: float = FIRST_FRAME_DEADLINE
     ping: float = PING_INTERVAL
     silence: float = SILENCE  # on the link to the next stage
+    time_layer: TimeLayer | None = None  # how a plan times this peer
     pause: Callable[[], bool] | None = None  # asked now and then: whether nobody is to be served
 
 
@@ -85,6 +87,7 @@ class Peer:
         self._stages = stages
         self._chains: dict[tuple[ChainId, StageIndex], ChainService] = {}
         self._receiver = ShardReceiver(store)
+        self._measuring = trio.Lock()
         self._strangers = 0
         self._paused = False
         self._controls: set[trio.CancelScope] = set()
@@ -136,7 +139,11 @@ class Peer:
                 case Purpose.SHARD:
                     await self._receiver.serve(link, self._options.first_frame_deadline)
                 case Purpose.MEASURE:
-                    raise RemoteProtocolError(f"{link} wants to measure")
+                    options = self._options
+                    silence = options.first_frame_deadline
+                    await serve_measuring(
+                        link, options.device, options.time_layer, self._measuring, silence=silence
+                    )
         finally:
             await close_now(link)
 

@@ -303,8 +303,8 @@ def test_the_number_of_peers_is_the_number_of_stages(folders: Folders) -> None:
             "(the 2nd) cannot be used: layers are written as 0-17, not '5-3'",
         ),
         (
-            'address = "local"\nlayers = "0-17"',
-            "(the 2nd) cannot be used: layers 0-17 cannot be chosen in this version: the cutter does",
+            'address = "a:1"\nlayers = "0-17"\nspare = true',
+            "(the 2nd) cannot be used: a spare takes the layers of the peer that it stands in for",
         ),
         (
             'address = "local"\nspare = true',

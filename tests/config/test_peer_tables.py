@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetchat.config.peer_tables import add_peer, remove_peer
+from fleetchat.config.peer_tables import add_peer, remove_peer, set_in_peer
 
 COMMENTED = """\
 # my fleet
@@ -119,3 +119,13 @@ def test_adding_and_removing_gives_the_same_bytes_again(
         assert tomllib.loads(remove_peer(edited, gone))["fleet"]["peers"] == [
             peer for number, peer in enumerate(peers) if number != gone
         ]
+
+
+def test_a_key_is_set_where_it_is_or_behind_the_others() -> None:
+    once = set_in_peer(COMMENTED, 0, "layers", "0-17")
+    assert once == COMMENTED.replace('name = "left"\n', 'name = "left"\nlayers = "0-17"\n')
+    twice = set_in_peer(once.replace('layers = "0-17"', 'layers="0-17"  # mine'), 0, "layers", "0-3")
+    assert twice == COMMENTED.replace('name = "left"\n', 'name = "left"\nlayers = "0-3"  # mine\n')
+    assert set_in_peer('[[fleet.peers]]\naddress = "a:1"', 0, "layers", "0-1") == (
+        '[[fleet.peers]]\naddress = "a:1"\nlayers = "0-1"\n'
+    )

@@ -1,0 +1,60 @@
+"""How long this machine takes for one layer: what `fleetchat fleet plan` measures a peer by.
+
+The layer is made up: its matrices have 8-bit weights and a scale for each row, as a real one has, and random
+values. Attention is left out: its time depends on the length of the conversation, not on the model's cut.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import openvino.opset13 as ops
+
+from fleetchat.engine.precision import Precision, openvino_config
+
+SHORTEST = 0.2  # seconds for which one figure is measured at least
+FEWEST = 3
+
+
+def time_layer(
+    hidden: int, intermediate: int, rows: int, *, device: str, threads: int
+) -> tuple[float, float]:
+    """Seconds for one row and for `rows` rows, medians. Raises whatever OpenVINO raises."""
+    model = _layer(hidden, intermediate)
+    config: Any = openvino_config(Precision.FAST, threads) if device == "CPU" else {}
+    request = ov.Core().compile_model(model, device, config).create_infer_request()
+    return tuple(_median(request.infer, hidden, count) for count in (1, rows))  # type: ignore[return-value]
+
+
+def _median(infer: Callable[[list[Any]], Any], hidden: int, rows: int) -> float:
+    x = np.linspace(-1, 1, rows * hidden, dtype=np.float32).reshape(rows, hidden)
+    infer([x])  # the first one prepares
+    times: list[float] = []
+    while len(times) < FEWEST or sum(times) < SHORTEST:
+        started = time.perf_counter()
+        infer([x])
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def _layer(hidden: int, intermediate: int) -> ov.Model:
+    noise = np.random.default_rng(0)
+    x = ops.parameter([-1, hidden], np.float32)
+    state = x
+    for _ in range(4):  # queries, keys, values and output, taken for square ones
+        state = _linear(state, hidden, hidden, noise)
+    gate, up = (_linear(state, hidden, intermediate, noise) for _ in range(2))
+    out = _linear(ops.multiply(ops.swish(gate), up), intermediate, hidden, noise)
+    return ov.Model([out], [x], "layer")
+
+
+def _linear(x: ov.Node, width: int, outputs: int, noise: np.random.Generator) -> ov.Node:
+    values = noise.integers(-128, 128, (outputs, width), dtype=np.int8)
+    weights = ops.convert(ops.constant(values), np.float32)
+    scale = ops.constant(np.full((outputs, 1), 1 / (128 * width), np.float32))
+    return ops.matmul(x, ops.multiply(weights, scale), False, True)
