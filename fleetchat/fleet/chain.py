@@ -157,7 +157,10 @@ class Chain:
         assert self._upstream is not None
         # A half-sent frame would break the link for all sessions: finish it whoever is cancelled.
         try:
-            await self._upstream.send(frame, shielded=True)
+            if not self._upstream.send_nowait(frame):
+                await self._upstream.send(frame, shielded=True)
+            elif self._upstream.unfinished:
+                await self._upstream.flush(shielded=True)
         except (PeerLost, ProtocolError) as failure:
             self.suspect()
             with trio.move_on_after(GRACE):
@@ -185,9 +188,6 @@ class Chain:
         self.results += 1
         slices, on_result = waiting
         check_result(result, slices, stages=len(self.stages), vocabulary=self._vocabulary)
-        now = trio.current_time()
-        for stage, timing in zip(self.stages, result.timings, strict=False):
-            stage.record.add_batch(now, queue_us=timing.queue_us, compute_us=timing.compute_us)
         on_result(result)
 
 

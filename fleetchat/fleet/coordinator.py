@@ -200,6 +200,7 @@ class Fleet:
             raise
         finally:
             session.generation = None
+            self.interleaver.settle()
             self.interleaver.active.discard(session.number)
             self.admission.leave(session.number, session.state.session if session.state else None)
             session.last_used = trio.current_time()
@@ -341,6 +342,7 @@ class Fleet:
 
     def snapshot(self, *, timeline_seconds: float = 1.0) -> FleetSnapshot:
         """What the panels show, now; the timeline of so many seconds before."""
+        self.interleaver.settle()
         return fleet_snapshot(self, trio.current_time(), timeline_seconds=timeline_seconds)
 
 

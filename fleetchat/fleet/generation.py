@@ -1,12 +1,13 @@
 """One reply on its way: rounds of [slice → RESULT → commit] until a stop rule ends it.
 
 A round feeds the ids that the chain does not hold yet and draws the next token. The chain then holds
-every committed token but the pending one.
+every committed token but the pending one. Tokens that cannot end the reply become text while the chain is
+at work on the next round already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,6 +57,30 @@ class _Clock:
         return (self.committed - 1) / (self.last - self.first)
 
 
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a round brought. `cells` are (live, dead) a stage."""
+
+    at: float  # seconds of the trio clock
+    tokens: tuple[int, ...]
+    drafted: int
+    accepted: int
+    reason: str
+    cells: tuple[tuple[int, int], ...]
+
+
+def _draw(request: GenerationRequest) -> Draw:
+    sampling = request.sampling
+    return Draw(
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        penalty=sampling.repetition_penalty,
+        seed=request.seed,
+        reply_start=len(request.token_ids),
+    )
+
+
 class Generation:
     """Runs once. `stop` may be called at any time from the trio thread."""
 
@@ -74,7 +99,9 @@ class Generation:
         self._request = request
         self._on_text = on_text
         self._on_prefill = on_prefill
-        self._committed = list(request.token_ids)
+        self._committed = list(request.token_ids)  # only appended to, see `ChainState.reusable`
+        self._untold: _Outcome | None = None  # whose tokens are no text yet
+        self._draw = _draw(request)
         self._reply = Reply(
             decoder,
             stop_ids=request.stop_ids,
@@ -116,6 +143,7 @@ class Generation:
             while self._reply.finish_reason is None:
                 await self._round_or_recovery()
         except FleetchatError as failure:
+            self._tell()
             if (
                 not self._reply.token_ids
                 and self._fleet.failure is None
@@ -141,6 +169,7 @@ class Generation:
         except FleetError:
             if self._chain.failure is None:
                 raise
+            self._tell()
             await self._wait_recovered(self._chain)
 
     async def _wait_recovered(self, lost: Chain) -> None:
@@ -167,23 +196,26 @@ class Generation:
             await self._fleet.drop_state(self._session)
             text = feed.outcome.fault_text or "it was left out, though nobody had stopped it"
             raise SliceFailed(feed.outcome.fault_code, f"a stage could not serve this reply: {text}")
-        self._note_cells(feed)
-        accepted = feed.outcome.accepted
+        accepted, depth = feed.outcome.accepted, self._session.depth
         emitted = (*proposal.ids[:accepted], feed.outcome.token)
-        for counters in self._all_counters:
-            counters.count_round(len(proposal.ids), accepted, self._session.depth.reason)
+        outcome = _Outcome(
+            trio.current_time(), emitted, len(proposal.ids), accepted, depth.reason, feed.cells
+        )
         rows, seconds = feed.traversal or (len(feed.token_ids), 0.0)
         self._other_rows = rows - len(feed.token_ids)
-        if len(feed.token_ids) == 1 + len(proposal.ids):
-            self._session.depth.record(Round(proposal, emitted, rows, seconds, draft_seconds))
-        self._commit(emitted)
+        if len(feed.token_ids) == 1 + len(proposal.ids) and self._fleet.speculation.drafts:
+            depth.record(Round(proposal, emitted, rows, seconds, draft_seconds))
+        self._commit(outcome)
 
     async def _propose(self) -> tuple[Proposal, float]:
         """Drafts for the next round; none while the prompt is not fed, or where nothing would fit."""
         state, committed = self._session.state, self._committed
+        if not self._fleet.speculation.drafts:
+            return NOTHING, 0.0
         if state is None or state.reusable(committed) < len(committed) - 1:
             return NOTHING, 0.0
-        room = min(self._reply.room_left, self._fleet.options.context - len(committed)) - 1
+        untold = len(self._untold.tokens) if self._untold else 0
+        room = min(self._reply.room_left - untold, self._fleet.options.context - len(committed)) - 1
         started = trio.current_time()
         try:
             proposal, seconds = await self._fleet.speculation.propose(
@@ -191,7 +223,7 @@ class Generation:
                 committed,
                 self._session.depth,
                 room,
-                self._draw(),
+                self._draw,
                 lambda: self._stopped,
                 other_rows=self._other_rows,
             )
@@ -203,27 +235,47 @@ class Generation:
             self._fleet.timeline.note_draft(number, len(proposal.ids), started, trio.current_time())
         return proposal, seconds
 
-    def _commit(self, tokens: Sequence[int]) -> None:
-        now = trio.current_time()
-        for token in tokens:
+    def _commit(self, outcome: _Outcome) -> None:
+        """Take a round's tokens; what is told of them waits for the next send, where nothing hangs on it."""
+        self._untold = outcome
+        started = self._clock.first is not None and not self._resumptions.refilling
+        if started and self._reply.goes_on_after(outcome.tokens):
+            self._committed.extend(outcome.tokens)
+        else:
+            self._tell(committed=False)
+
+    def _tell(self, *, committed: bool = True) -> None:
+        """Count the last round, and turn its tokens into text, if that is not done yet."""
+        outcome, self._untold = self._untold, None
+        if outcome is None:
+            return
+        for counters in self._all_counters:
+            counters.count_round(outcome.drafted, outcome.accepted, outcome.reason)
+        self._note_cells(outcome.cells)
+        for token in outcome.tokens:
             if self._reply.finish_reason is not None:
                 return
             before = len(self._reply.token_ids)
             text = self._reply.commit(token)
             if len(self._reply.token_ids) > before:
-                self._committed.append(token)
-                self._clock.commit(now, 1)
-                self._session.rate.add(now)
-                self._fleet.rate.add(now)
-                self._fleet.tokens_of_epoch += 1
-                self._resumptions.emitted(now)
+                if not committed:
+                    self._committed.append(token)
+                self._count_token(outcome.at)
             elif self._clock.first is None:
-                self._clock.commit(now, 0)
+                self._clock.commit(outcome.at, 0)
             self._emit(text)
+
+    def _count_token(self, now: float) -> None:
+        self._clock.commit(now, 1)
+        self._session.rate.add(now)
+        self._fleet.rate.add(now)
+        self._fleet.tokens_of_epoch += 1
+        self._resumptions.emitted(now)
 
     async def _exchange(self, drafts: tuple[int, ...]) -> Feed | None:
         """Feed what the chain lacks, and `drafts`; draw. None when the reply was stopped meanwhile."""
         if self._stopped:
+            self._tell()
             return None
         session, fleet, committed = self._session, self._fleet, self._committed
         chain = self._chain = fleet.chain
@@ -234,29 +286,19 @@ class Generation:
         self._count_compactions(compacted)
         first = state.reusable(committed)
         rows = [*committed[first:], *drafts]
-        feed = Feed(state, first, rows, self._draw(), drafts=len(drafts), on_rows_done=self._note_prefilled)
+        feed = Feed(state, first, rows, self._draw, drafts=len(drafts), on_rows_done=self._note_prefilled)
         self._note_prefill(first, len(committed))
         self._resumptions.fed(len(committed) - first)
         interleaver = fleet.interleaver
-        completed = await interleaver.exchange(session.number, feed)
-        for counters in self._all_counters:
-            counters.count_rollback(feed.rollback)
+        completed = await interleaver.exchange(session.number, feed, self._tell)
+        if feed.rollback:
+            for counters in self._all_counters:
+                counters.count_rollback(feed.rollback)
         if completed and not self._stopped:
             return feed
         with suppress(FleetError):  # a chain that is lost needs no CANCEL
             await interleaver.cancel(feed)
         return None
-
-    def _draw(self) -> Draw:
-        sampling = self._request.sampling
-        return Draw(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            penalty=sampling.repetition_penalty,
-            seed=self._request.seed,
-            reply_start=len(self._request.token_ids),
-        )
 
     def _note_prefill(self, first: int, total: int) -> None:
         if self._counters.rounds == 0 and not self._resumptions.refilling:
@@ -279,9 +321,9 @@ class Generation:
         for counters in self._all_counters:
             counters.compactions += number
 
-    def _note_cells(self, feed: Feed) -> None:
-        self._cells = feed.cells
-        for stage, (live, dead) in zip(self._fleet.chain.stages, feed.cells, strict=False):
+    def _note_cells(self, cells: tuple[tuple[int, int], ...]) -> None:
+        self._cells = cells
+        for stage, (live, dead) in zip(self._fleet.chain.stages, cells, strict=False):
             stage.record.cells_live, stage.record.cells_dead = live, dead
 
     def _emit(self, text: str) -> None:

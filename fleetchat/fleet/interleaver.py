@@ -2,22 +2,36 @@
 
 Sessions hand in feeds and wait; RESULTs come back in the order of the batches. While one stage
 finishes a step of one session, the stage before it already works on another's.
+
+Between a RESULT and the next batch of its session only that is done which the batch depends on; the books
+are kept (`settle`) while the chain works again.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
 
 from fleetchat.errors import FleetError
-from fleetchat.fleet.batching import NEVER, PREFILL_ROWS, ChainLimits, Load, ReadyFeed, Share, next_batch
-from fleetchat.fleet.chain import Chain
+from fleetchat.fleet.batching import (
+    NEVER,
+    PREFILL_ROWS,
+    ChainLimits,
+    Load,
+    ReadyFeed,
+    Share,
+    batch_size,
+    batches_wanted,
+    next_batch,
+)
+from fleetchat.fleet.chain import UNTOUCHED, Chain
 from fleetchat.fleet.feed import Feed
 from fleetchat.fleet.pace import PaceKeeper
 from fleetchat.fleet.timeline import PassedBatch, Piece, kind_of
-from fleetchat.wire.frames import Cancel, Result, ResultStatus
+from fleetchat.wire.frames import Cancel, Result, StageTiming
 
 
 @dataclass(slots=True, eq=False)
@@ -38,11 +52,15 @@ class _Batch:
 
     sent_at: float
     entries: list[_Entry] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)
+    shares: list[tuple[int, int, int]] = field(default_factory=list)  # session, rows, drafts
     rows: int = 0
     prefill_rows: int = 0
     streaming: int = 0
-    calm: bool = True  # no prefill was in the chain when it was sent
+    calm: bool = True  # no prefill was in the chain when it was sent, or when it came back
+
+    def passed(self, returned: float, timings: tuple[StageTiming, ...]) -> PassedBatch:
+        pieces = [Piece(session, rows, kind_of(rows, drafts)) for session, rows, drafts in self.shares]
+        return PassedBatch(tuple(pieces), self.sent_at, returned, timings)
 
 
 class Interleaver:
@@ -57,27 +75,32 @@ class Interleaver:
         self._limits = limits
         self._entries: dict[int, _Entry] = {}
         self._in_flight: list[_Batch] = []  # in the order of sending
+        self._returned: deque[tuple[_Batch, Result, float]] = deque()  # that are not in the books yet
         self._last_chunk = NEVER
         self._kicked = trio.Event()
         chain.on_failure = self._fail_all
 
     def take_over(self, before: Interleaver) -> None:
         """Go on where another epoch of the chain ended: same sessions, same stages, nothing in flight."""
+        before.settle()
         self.pace, self.active, self.focused = before.pace, before.active, before.focused
         self.on_passed = before.on_passed
 
-    async def exchange(self, number: int, feed: Feed) -> bool:
+    async def exchange(self, number: int, feed: Feed, meanwhile: Callable[[], None] = lambda: None) -> bool:
         """Send a session's feed and wait for its round. False when it was given up meanwhile.
 
-        Raises what broke the chain.
+        `meanwhile` is called once, when the feed is sent or has to wait. Raises what broke the chain.
         """
         self.chain.check()
         prefill = not feed.drafts and feed.rows_left >= PREFILL_ROWS
         entry = _Entry(number, feed, trio.current_time(), prefill)
         self._entries[number] = entry
         try:
-            await self._send_alone()
+            if self._goes_at_once(entry):
+                await self._send((Share(number, feed.rows_left),))
             self._kick()
+            meanwhile()
+            self.settle()
             await entry.woken.wait()
         finally:
             entry.given_up = True
@@ -120,10 +143,22 @@ class Interleaver:
                 except FleetError:
                     return  # the chain has failed, everybody who waits has been told
 
-    async def _send_alone(self) -> None:
-        """Send at once what nobody competes with: that saves three turns of the event loop a token."""
-        if not self._in_flight and len(self.active | self._entries.keys()) == 1 and (shares := self._next()):
-            await self._send(shares)
+    def _goes_at_once(self, entry: _Entry) -> bool:
+        """Whether `next_batch` would send this feed alone, whatever the others hand in in this moment.
+
+        Not asking it, and not waiting for `run`, saves three turns of the event loop a token.
+        """
+        if entry.prefill or entry.feed.rows_left > self._limits.max_rows:
+            return False
+        if len(self._entries) == 1 and self.active <= self._entries.keys():
+            return not self._in_flight
+        if any(
+            other.prefill or (other.feed.rows_left and other is not entry) for other in self._entries.values()
+        ):
+            return False
+        load, pace = self._load(), self.pace.pace
+        wanted = batches_wanted(self._limits, load, pace)
+        return len(self._in_flight) < wanted and batch_size(self._limits, load, pace) == 1
 
     def _next(self) -> Sequence[Share]:
         ready = [
@@ -157,7 +192,7 @@ class Interleaver:
             entry.since = batch.sent_at
             slices.append(entry.feed.take(share.rows))
             batch.entries.append(entry)
-            batch.pieces.append(Piece(entry.number, share.rows, kind_of(share.rows, entry.feed.drafts)))
+            batch.shares.append((entry.number, share.rows, entry.feed.drafts))
             batch.rows += share.rows
             batch.prefill_rows += share.rows if entry.prefill else 0
             batch.streaming += not entry.prefill
@@ -173,8 +208,9 @@ class Interleaver:
         """A RESULT of ours: wake the sessions whose round is over."""
         self._in_flight.remove(batch)
         now = trio.current_time()
-        self.on_passed(PassedBatch(tuple(batch.pieces), batch.sent_at, now, result.timings))
-        traversal = self._note_pace(batch, result, now - batch.sent_at)
+        batch.calm = batch.calm and not self._chunks()
+        self._returned.append((batch, result, now))
+        traversal = _traversal(batch, result, now - batch.sent_at)
         for index, (entry, outcome) in enumerate(zip(batch.entries, result.results, strict=True)):
             if entry.given_up:
                 continue  # cancelled: its tokens are neither committed nor counted
@@ -184,19 +220,21 @@ class Interleaver:
                 entry.woken.set()
         self._kick()
 
-    def _note_pace(self, batch: _Batch, result: Result, seconds: float) -> tuple[int, float] | None:
-        """Rows and unqueued seconds of a batch without prefill; None when it says nothing about others."""
-        if any(one.status in {ResultStatus.SKIPPED, ResultStatus.FAILED} for one in result.results):
-            return None  # what was not computed took no time
-        self.pace.note(
-            result.timings,
-            rows=batch.rows,
-            prefill_rows=batch.prefill_rows,
-            seconds=seconds,
-            calm=batch.calm and not self._chunks(),
-        )
-        queued = sum(timing.queue_us for timing in result.timings) / 1e6
-        return None if batch.prefill_rows else (batch.rows, max(0.0, seconds - queued))
+    def settle(self) -> None:
+        """Keep the books of the batches that came back: the stages' times, the timeline, the pace."""
+        while self._returned:
+            batch, result, now = self._returned.popleft()
+            for stage, timing in zip(self.chain.stages, result.timings, strict=False):
+                stage.record.add_batch(now, queue_us=timing.queue_us, compute_us=timing.compute_us)
+            self.on_passed(batch.passed(now, result.timings))
+            if _computed(result):
+                self.pace.note(
+                    result.timings,
+                    rows=batch.rows,
+                    prefill_rows=batch.prefill_rows,
+                    seconds=now - batch.sent_at,
+                    calm=batch.calm,
+                )
 
     def _kick(self) -> None:
         """Have the next batches decided, if there is anything to send."""
@@ -207,3 +245,16 @@ class Interleaver:
         for entry in self._entries.values():
             entry.woken.set()
         self._kicked.set()
+
+
+def _computed(result: Result) -> bool:
+    """What was not computed took no time, and says nothing about what is."""
+    return all(one.status not in UNTOUCHED for one in result.results)
+
+
+def _traversal(batch: _Batch, result: Result, seconds: float) -> tuple[int, float] | None:
+    """Rows and unqueued seconds of a batch without prefill; None when it says nothing about others."""
+    if batch.prefill_rows or not _computed(result):
+        return None
+    queued = sum(timing.queue_us for timing in result.timings) / 1e6
+    return batch.rows, max(0.0, seconds - queued)

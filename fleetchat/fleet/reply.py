@@ -6,6 +6,7 @@ stop string is held back until it is decided.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from fleetchat.fleet.telemetry import FinishReason
@@ -67,6 +68,15 @@ class Reply:
     def room_left(self) -> int:
         """Tokens that still fit into the context and under the maximum."""
         return min(self._max_tokens, self._room) - len(self.token_ids)
+
+    def goes_on_after(self, token_ids: Sequence[int]) -> bool:
+        """Whether it is certain, without their text, that these tokens do not end the reply."""
+        return (
+            not self._stop_strings
+            and len(token_ids) < self.room_left
+            and self._stop_ids.isdisjoint(token_ids)
+            and self.finish_reason is None
+        )
 
     def commit(self, token_id: int) -> str:
         """Take one token. Raises ValueError when the reply is finished already."""

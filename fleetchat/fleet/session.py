@@ -38,10 +38,10 @@ class GenerationRequest:
     stop_strings: tuple[str, ...] = ()
 
 
-def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many ids the two start with in common."""
+def common_prefix(left: Sequence[int], right: Sequence[int], known: int = 0) -> int:
+    """How many ids the two start with in common; `known` of them are known to be."""
     shorter = min(len(left), len(right))
-    for start in range(0, shorter, COMPARED_AT_ONCE):
+    for start in range(min(known, shorter), shorter, COMPARED_AT_ONCE):
         stop = min(start + COMPARED_AT_ONCE, shorter)
         if list(left[start:stop]) != list(right[start:stop]):
             pairs = zip(left[start:stop], right[start:stop], strict=True)
@@ -62,14 +62,21 @@ class ChainState:
     physical: int = 0
     blocks: BlockManager[SessionId] | None = None
     confirmed: int = 0
+    _compared: Sequence[int] = ()  # what `held` was compared with last
+    _agreed: int = 0  # ids that the two begin with in common
 
     @property
     def length(self) -> int:
         return len(self.held)
 
     def reusable(self, token_ids: Sequence[int]) -> int:
-        """`first` of a slice that continues `token_ids`: at least one row is always fed."""
-        return min(common_prefix(self.held, token_ids), len(token_ids) - 1)
+        """`first` of a slice that continues `token_ids`: at least one row is always fed.
+
+        Whoever asks again with the same list has only appended to it: the rest is not compared again.
+        """
+        known = self._agreed if token_ids is self._compared else 0
+        self._compared, self._agreed = token_ids, common_prefix(self.held, token_ids, known)
+        return min(self._agreed, len(token_ids) - 1)
 
     def feed(self, first: int, token_ids: Sequence[int]) -> int:
         """Note that a slice carries `token_ids` to positions `first`…; returns its `rollback`."""
@@ -90,6 +97,7 @@ class ChainState:
     def truncate(self, length: int) -> None:
         """Note that every stage truncated the session to `length`; at 0 it starts anew without dead cells."""
         del self.held[length:]
+        self._agreed = min(self._agreed, length)
         self.confirmed = min(self.confirmed, length)
         if self.blocks is not None:
             self.blocks.truncate(self.session, length)
@@ -99,7 +107,7 @@ class ChainState:
 
     def share(self, source: ChainState, token_ids: Sequence[int]) -> None:
         """Note that this session, still empty, begins with the first cells of `source`: a FORK."""
-        self.held = list(token_ids)
+        self.held, self._agreed = list(token_ids), 0
         self.physical = len(token_ids)
         if self.blocks is not None:
             self.blocks.fork(self.session, source.session, len(token_ids))

@@ -65,6 +65,11 @@ class Speculation:
         self._max_draft = max_draft
         self._one_at_a_time = trio.CapacityLimiter(1)
 
+    @property
+    def drafts(self) -> bool:
+        """Whether there is a drafter at all."""
+        return self.drafter.name != "none"
+
     def new_depth(self) -> DepthPolicy:
         """The depth of one session."""
         if self.depth is not None:

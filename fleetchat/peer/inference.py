@@ -1,8 +1,8 @@
 """The inference thread of one loaded stage: it owns the engine, and nobody else calls it.
 
 Work goes in through a queue under a lock and a bell (`SimpleQueue`, whose `get` costs microseconds);
-what comes out goes to the trio thread by `TrioToken.run_sync_soon`. The thread takes its next batch by
-itself, so between two batches nothing waits for the event loop.
+what comes out is handed to the chain on this thread, which sends it at once if the socket takes it. The
+thread takes its next batch by itself, so between two batches nothing waits for the event loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Outgoing = Forward | Result | InBand
 
 @dataclass(frozen=True, slots=True)
 class ServedChain:
-    """What the thread knows of a chain. The callbacks run on the trio thread."""
+    """What the thread knows of a chain. `on_done` runs on this thread, `on_fault` on the trio thread."""
 
     key: ServedKey
     worker: StageWorker
@@ -164,7 +164,7 @@ class InferenceThread:
             _log.exception("a batch could not be served")
             self._token.run_sync_soon(chain.on_fault, f"{type(error).__name__}: {error}")
         else:
-            self._token.run_sync_soon(chain.on_done, item, outgoing)
+            chain.on_done(item, outgoing)
 
     @staticmethod
     def _carry_out(worker: StageWorker, item: QueuedItem) -> Outgoing:

@@ -3,8 +3,9 @@
 Two truths about cancelling. Bytes read reach the parser with no await in between, so a cancelled `receive`
 loses nothing. A frame that was begun must be finished: a `send` that is cancelled half-way closes the link.
 
-A frame that the socket takes at once is sent without a turn of the event loop: trio would make two for it
-(the lock's and the socket's), 0.1 ms on every leg of every token.
+A frame that the socket takes at once is sent without a turn of the event loop, and from whatever thread
+has made it: a turn costs 0.1 to 0.3 ms on every leg of every token. Reading asks the socket directly as
+well, where the platform lets us.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import statistics
 import sys
+import threading
 import time
 from collections import deque
 from contextlib import suppress
@@ -38,7 +40,7 @@ SLOWEST_RATE = 128 * 1024  # bytes a second: a frame that comes slower than this
 PONG_DEADLINE = 1.0  # the buffers of a peer that reads nothing at all are full
 
 _JOINED = 64 * 1024  # up to this size header and body leave in one segment and one system call
-_LEAST_READ = 64 * 1024
+_LEAST_READ = 16 * 1024
 _MOST_READ = 1024 * 1024
 _ROUND_TRIPS_KEPT = 64
 _PINGS_KEPT = 64  # pings without answer, and pings to be answered
@@ -71,6 +73,8 @@ class Link:
         self._mid_frame_deadline = mid_frame_deadline
         self._frame_waited = 0.0  # seconds, for the frame in progress
         self._sending = trio.Lock()
+        self._guard = threading.Lock()  # of what `send_nowait` touches in other threads than the event loop's
+        self._turn_taken = False  # a task of the event loop sends
         self._rest = memoryview(b"")  # of a frame that `send_nowait` began
         self._takes_bytes = isinstance(stream, trio.SocketStream) and sys.platform != "win32"
         self._pings: dict[int, int] = {}  # token -> ns when it was sent
@@ -112,35 +116,36 @@ class Link:
             await self._write(self._connection.send(frame), shielded)
             await self._write_pongs()
         finally:
-            self._sending.release()
+            self._end_turn()
 
     def send_nowait(self, frame: Frame) -> bool:
-        """Send one frame in this very turn of the event loop, if nobody is sending and the socket takes it.
+        """Send one frame here and now, if nobody is sending and the socket takes it. From any thread.
 
         False: nothing was sent, call `send`. When the socket took a part only, `unfinished` is True: the rest
         goes before anything else, with the next `send` or with `flush`. Raises as `send`.
         """
-        self._check_alive()
-        if self._sending.locked() or self._rest or not self._takes_bytes:
-            return False
-        whole = b"".join(self._connection.send(frame))
-        self.bytes_sent += len(whole)
-        self._rest = memoryview(whole)[self._write_nowait(whole) :]
-        return True
+        with self._guard:
+            self._check_alive()
+            if self._turn_taken or self._rest or not self._takes_bytes:
+                return False
+            whole = b"".join(self._connection.send(frame))
+            self.bytes_sent += len(whole)
+            self._rest = memoryview(whole)[self._write_nowait(whole) :]
+            return True
 
     @property
     def unfinished(self) -> bool:
         """Whether a frame of `send_nowait` is not wholly written."""
         return len(self._rest) > 0
 
-    async def flush(self) -> None:
-        """Write what `send_nowait` left over. Raises PeerLost."""
-        await self._take_turn(shielded=False)
+    async def flush(self, *, shielded: bool = False) -> None:
+        """Write what `send_nowait` left over; `shielded` as for `send`. Raises PeerLost."""
+        await self._take_turn(shielded)
         try:
             self._check_alive()
-            await self._write_rest(shielded=False)
+            await self._write_rest(shielded)
         finally:
-            self._sending.release()
+            self._end_turn()
 
     async def receive(self) -> Frame:
         """The next frame but PING and PONG. Idle time is unlimited; a frame that has begun must go on.
@@ -174,7 +179,8 @@ class Link:
 
         Does nothing after our GOODBYE. Raises PeerLost.
         """
-        async with self._sending:
+        await self._take_turn(shielded=False)
+        try:
             self._check_alive()
             if not self._connection.may_send:
                 return
@@ -185,6 +191,8 @@ class Link:
             self._pings[token] = time.perf_counter_ns()
             await self._write(self._connection.send(Ping(token)))
             await self._write_pongs()
+        finally:
+            self._end_turn()
 
     async def keep_pinging(self, interval: float) -> NoReturn:
         """Ping every `interval` seconds until cancelled, or until PeerLost."""
@@ -194,7 +202,8 @@ class Link:
 
     async def aclose(self) -> None:
         """Close now, without GOODBYE. Tasks in `send` and `receive` get PeerLost. Never blocks."""
-        self._lost = self._lost or "can no longer be reached: the link was closed on this side"
+        with self._guard:  # its number may be another socket's in a moment
+            self._lost = self._lost or "can no longer be reached: the link was closed on this side"
         await trio.aclose_forcefully(self._stream)
 
     async def shake_hands(self, deadline: float) -> None:
@@ -243,14 +252,23 @@ class Link:
 
     async def _read_chunk(self, most: int) -> None:
         try:
-            chunk = await self._stream.receive_some(most)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            chunk = await self._receive_some(most)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             await self._lose("broke the link")
         if not chunk and self._connection.mid_frame:
             await self._lose("broke the link inside a frame")
         self._connection.receive_data(chunk)
         self.bytes_received += len(chunk)
         self.last_heard = trio.current_time()
+
+    async def _receive_some(self, most: int) -> bytes:
+        """What the stream would do, with a fifth of the steps: this is on every leg of every token."""
+        while self._takes_bytes and self._lost is None:
+            assert isinstance(self._stream, trio.SocketStream)
+            await trio.lowlevel.wait_readable(self._stream.socket)
+            with suppress(BlockingIOError):
+                return os.read(self._stream.socket.fileno(), most)
+        return bytes(await self._stream.receive_some(most))
 
     async def _take_turn(self, shielded: bool) -> None:
         """Acquire the lock for sending; a free one without a turn of the event loop."""
@@ -259,6 +277,12 @@ class Link:
         except trio.WouldBlock:
             with trio.CancelScope(shield=shielded):
                 await self._sending.acquire()
+        with self._guard:  # after the frame that another thread may be sending
+            self._turn_taken = True
+
+    def _end_turn(self) -> None:
+        self._turn_taken = False
+        self._sending.release()
 
     async def _write(self, buffers: Buffers, shielded: bool = False) -> None:
         """Write all buffers, or end the link.
@@ -309,15 +333,14 @@ class Link:
 
     async def _answer_pings(self) -> None:
         """Called by the reader. When somebody is sending, that task answers as soon as its frame is out."""
-        try:
-            self._sending.acquire_nowait()
-        except trio.WouldBlock:
+        if self._sending.locked():
             return
+        await self._take_turn(shielded=True)
         try:
             with trio.move_on_after(PONG_DEADLINE, shield=True) as scope, suppress(PeerLost):
                 await self._write_pongs()
         finally:
-            self._sending.release()
+            self._end_turn()
         if scope.cancelled_caught:
             await self._lose("does not read")
 

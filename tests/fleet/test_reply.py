@@ -158,3 +158,23 @@ def test_what_was_shown_is_the_text_up_to_the_first_stop_string(text: str, stops
     else:
         completed = [text.find(stop) for stop in stops if 0 <= text.find(stop) <= earliest_end - len(stop)]
         assert shown == text[: min(completed)] or shown == text[: min(found)]
+
+
+@given(
+    before=st.text("abcxyz", max_size=6),
+    fresh=st.text("abcxyz", min_size=1, max_size=4),
+    maximum=st.integers(1, 10),
+    room=st.integers(1, 10),
+    stop_strings=st.sampled_from([(), ("cx",)]),
+)
+def test_tokens_that_are_said_to_go_on_do_not_end_the_reply(
+    before: str, fresh: str, maximum: int, room: int, stop_strings: tuple[str, ...]
+) -> None:
+    reply = make(stop_ids="y", stop_strings=stop_strings, max_tokens=maximum, room=room)
+    feed(reply, before)
+    goes_on = reply.goes_on_after(ids(fresh))
+    feed(reply, fresh)
+    if goes_on:
+        assert reply.finish_reason is None
+    elif not stop_strings:
+        assert reply.finish_reason is not None

@@ -55,3 +55,28 @@ def test_truncating_keeps_the_cells_taken() -> None:
 def test_a_gap_is_a_mistake_of_ours() -> None:
     with pytest.raises(ValueError, match="a gap: first 2 lies beyond the length 0"):
         ChainState(SessionId(1)).feed(2, [1])
+
+
+@given(
+    rounds=st.lists(st.tuples(IDS, st.lists(st.integers(0, 3), max_size=3), st.integers(0, 12)), max_size=12)
+)
+def test_a_list_that_is_only_appended_to_is_compared_where_it_is_new(
+    rounds: list[tuple[list[int], list[int], int]],
+) -> None:
+    state, committed = ChainState(SessionId(1)), [0]
+    for appended, drafts, cut in rounds:
+        committed += appended
+        state.truncate(min(cut, state.length) if cut % 4 == 0 else state.length)
+        naive = min(common_prefix(list(state.held), list(committed)), len(committed) - 1)
+        assert state.reusable(committed) == naive
+        state.feed(naive, [*committed[naive:], *drafts])
+        assert state.reusable(list(committed)) == len(committed) - 1  # another list: compared from its start
+
+
+def test_a_fork_is_compared_anew() -> None:
+    source, state, committed = ChainState(SessionId(1)), ChainState(SessionId(2)), [1, 2, 3, 4]
+    source.feed(0, [1, 9])
+    state.feed(0, [1, 2, 3])
+    assert state.reusable(committed) == 3
+    state.share(source, [1, 9])
+    assert state.reusable(committed) == 1

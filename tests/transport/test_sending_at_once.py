@@ -108,3 +108,35 @@ async def test_a_link_that_was_closed_takes_nothing() -> None:
             dialler.send_nowait(closes(1)[0])
         with pytest.raises(PeerLost):
             await listener.receive()
+
+
+async def test_another_thread_sends_among_tasks_that_send_and_ping() -> None:
+    """The listener checks the tag of every frame, so two frames in one another would end the link."""
+    count = 300
+    _, limits = large_forward()
+    async with upstream(limits, socket_streams) as (dialler, listener), trio.open_nursery() as nursery:
+        refused: list[Frame] = []
+
+        def from_a_thread() -> None:
+            for frame in closes(count):
+                while not dialler.send_nowait(frame):
+                    refused.append(frame)  # somebody else is sending
+
+        async def from_a_task() -> None:
+            for number in range(count):
+                await dialler.send(Close(EPOCH, SessionId(1000 + number)))
+                await dialler.ping()
+
+        nursery.start_soon(trio.to_thread.run_sync, from_a_thread)
+        nursery.start_soon(from_a_task)
+        came = [frame.session for frame in await received(listener, 2 * count) if isinstance(frame, Close)]
+        assert [session for session in came if session < 1000] == list(range(count))
+        assert [session for session in came if session >= 1000] == list(range(1000, 1000 + count))
+
+
+async def test_a_closed_link_takes_nothing_from_another_thread() -> None:
+    _, limits = large_forward()
+    async with upstream(limits, socket_streams) as (dialler, _):
+        await dialler.aclose()
+        with pytest.raises(PeerLost, match="closed on this side"):
+            await trio.to_thread.run_sync(dialler.send_nowait, closes(1)[0])
