@@ -15,6 +15,22 @@ KEY_FILE_NAME = "fleet.key"  # in the user's configuration folder
 _LONGEST_FILE = 1024  # bytes; a key file has 65
 
 
+class FleetKey(bytes):
+    """The shared key, and the certificate with which its links are encrypted (None = they are not)."""
+
+    certificate: Path | None
+
+    def __new__(cls, key: bytes, certificate: Path | None = None) -> FleetKey:
+        made = super().__new__(cls, key)
+        made.certificate = certificate
+        return made
+
+
+def certificate_of(key: bytes) -> Path | None:
+    """The certificate that goes with a key."""
+    return key.certificate if isinstance(key, FleetKey) else None
+
+
 def read_key(path: Path) -> bytes:
     """The key in `path`. Raises ConfigError when it is missing, open to others, or not a key."""
     try:
@@ -28,9 +44,14 @@ def read_key(path: Path) -> bytes:
         ) from None
     except OSError as error:
         raise ConfigError(f"the key file {path} cannot be read: {error.strerror or error}") from None
-    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-        raise ConfigError(f"the key file {path} is open to other users", hint=f"run: chmod 600 {path}")
+    check_private(path, mode, "key file")
     return _parse(content, path)
+
+
+def check_private(path: Path, mode: int, what: str) -> None:
+    """Raises ConfigError when other users may read or write it."""
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise ConfigError(f"the {what} {path} is open to other users", hint=f"run: chmod 600 {path}")
 
 
 def _parse(content: bytes, path: Path) -> bytes:
@@ -53,29 +74,32 @@ def create_key(path: Path) -> None:
             f"{path} is there already, and was not changed",
             hint="every machine of the fleet gets a copy of one key file; to begin anew, remove it first",
         )
-    _create(path)
+    create_private(path, f"{secrets.token_hex(KEY_BYTES)}\n".encode("ascii"))
 
 
 def load_or_create_key(path: Path) -> bytes:
     """The key in `path`, made first when there is none. Two processes that race get the same key."""
     if not path.exists():
-        _create(path)
+        create_private(path, f"{secrets.token_hex(KEY_BYTES)}\n".encode("ascii"))
     return read_key(path)
 
 
-def _create(path: Path) -> None:
-    """Write a complete file aside, then give it its name only if nobody else did."""
+def create_private(path: Path, content: bytes) -> None:
+    """Write a complete file aside, for this user only, then give it its name only if nobody else did.
+
+    Raises ConfigError.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii", newline="\n") as file:
-            file.write(secrets.token_hex(KEY_BYTES) + "\n")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         _name_if_free(temporary, path)
     except OSError as error:
-        raise ConfigError(f"the key file {path} cannot be written: {error.strerror or error}") from None
+        raise ConfigError(f"the file {path} cannot be written: {error.strerror or error}") from None
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetchat.cli import fleet_plan
 from fleetchat.cli.output import print_diagnostic
+from fleetchat.errors import InputError
 
 if TYPE_CHECKING:
     from fleetchat.config import PeerSettings
@@ -43,6 +44,11 @@ def _register_key(actions: argparse._SubParsersAction[Any]) -> None:
         nargs="?",
         type=Path,
         help="where to put it (default: fleet.key in the configuration folder, where the chat looks for it)",
+    )
+    parser.add_argument(
+        "--tls",
+        action="store_true",
+        help="also make a certificate beside it, with which all links are encrypted (needs cryptography)",
     )
     parser.set_defaults(run=run_key)
 
@@ -92,16 +98,36 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def run_key(options: argparse.Namespace) -> int:
-    """Make the key file, and say where it belongs."""
-    from fleetchat.keys import create_key
+    """Make the key file, or the certificate for one that is there, and say where it belongs."""
+    from fleetchat.certificates import certificate_file, new_certificate
+    from fleetchat.keys import create_key, create_private, read_key
 
     path = _absolute(options.file) if options.file else _default_key()
-    create_key(path)
-    print(path)
-    print_diagnostic("Copy this file to every machine of the fleet (scp keeps it yours), and start there:")
-    print_diagnostic(f"  fleetchat peer --listen 0.0.0.0:{DEFAULT_PORT} --key-file FILE")
+    made = [path]
+    certificate = certificate_file(path)
+    if not options.tls:
+        create_key(path)
+    elif certificate.exists():
+        raise InputError(f"{certificate} is there already, and was not changed")
+    else:
+        content = new_certificate()
+        if path.exists():
+            read_key(path)  # it must be a key
+            made = []
+        else:
+            create_key(path)
+        create_private(certificate, content)
+        made.append(certificate)
+    for one in made:
+        print(one)
+    files = "these files" if len(made) > 1 else "this file"
+    print_diagnostic(f"Copy {files} to every machine of the fleet (scp keeps them yours), and start there:")
+    tls = " --tls" if options.tls else ""
+    print_diagnostic(f"  fleetchat peer --listen 0.0.0.0:{DEFAULT_PORT} --key-file FILE{tls}")
     if path != _default_key():
         print_diagnostic(f"The chat looks for it at {_default_key()}, or where key_file under [fleet] says.")
+    if options.tls:
+        print_diagnostic("For the chat, set tls = true under [fleet] in its fleet.toml.")
     return 0
 
 

@@ -36,6 +36,10 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
         "IPv6); may be given several times",
     )
     parser.add_argument("--key-file", metavar="FILE", type=Path, help="the fleet's shared key")
+    parser.add_argument(
+        "--tls", action="store_true", help="encrypt all links with the certificate beside the key file (.pem)"
+    )
+    parser.add_argument("--certificate", metavar="FILE", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--device", default="CPU", help="OpenVINO device (default CPU)")
     parser.add_argument(
         "--threads", metavar="N", type=int, help="inference threads (default: the cores of this process)"
@@ -70,11 +74,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_standing(options: argparse.Namespace) -> int:
     """A peer that a person started."""
+    from fleetchat.certificates import certificate_file, check_certificate
     from fleetchat.config.address import parse_address
+    from fleetchat.keys import FleetKey
     from fleetchat.peer.priority import lower_priority
 
     addresses = [parse_address(text, lowest_port=0) for text in options.listen or [DEFAULT_LISTEN]]
     key, key_file = find_key(addresses, options.key_file)
+    if options.tls:
+        key = FleetKey(key, check_certificate(certificate_file(key_file)))
     _log_to_stderr()
     _pin(options)
     if not options.normal_priority:
@@ -92,6 +100,7 @@ def _run_embedded(options: argparse.Namespace) -> int:
     import signal
 
     from fleetchat.ids import Address
+    from fleetchat.keys import FleetKey
     from fleetchat.peer import embedded
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -99,7 +108,7 @@ def _run_embedded(options: argparse.Namespace) -> int:
         embedded.log_to(options.log)
     try:
         _pin(options)
-        key = embedded.read_key_line(sys.stdin)
+        key = FleetKey(embedded.read_key_line(sys.stdin), options.certificate)
         embedded.end_with_parent(sys.stdin)
 
         def announce(bound: Address) -> None:

@@ -59,8 +59,8 @@ class FleetSettings:
     """Inference threads of an embedded stage; None = available cores // stages."""
     key_file: Path | None = _optional(FilePath())
     """The key shared with the peers; None = `fleet.key` in the configuration folder."""
-    tls: bool = _required(Flag(only_false="links are not encrypted in this version"))
-    """Whether the links to peers are encrypted."""
+    tls: bool = _required(Flag())
+    """Whether the links to peers are encrypted, with the certificate beside the key file."""
     peers: tuple[PeerSettings, ...] = field(default=(), metadata={"kind": Peers(), "option": None})
     """The chain in order; spare peers may stand anywhere."""
 

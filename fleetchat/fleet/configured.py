@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleetchat import paths
+from fleetchat.certificates import certificate_file, check_certificate
 from fleetchat.config import Config
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.cutter.recipe import Recipe, RecipeSampling, find_recipe
@@ -17,7 +18,7 @@ from fleetchat.errors import ConfigError
 from fleetchat.fleet.options import FleetOptions, PeerSpec, embedded_peers, require_draft_model
 from fleetchat.fleet.provision import BuildProgress, build_in_process
 from fleetchat.fleet.session import SamplingSettings
-from fleetchat.keys import KEY_FILE_NAME, load_or_create_key, read_key
+from fleetchat.keys import KEY_FILE_NAME, FleetKey, load_or_create_key, read_key
 
 DEFAULT_CONTEXT = 2048  # positions; KV cells are taken for all of it
 
@@ -102,9 +103,9 @@ def key_of(config: Config, peers: tuple[PeerSpec, ...]) -> bytes | None:
     """The shared key; None when every stage is embedded (the chain then makes a one-time key)."""
     if all(peer.address is None for peer in peers):
         return None
-    if config.fleet.key_file is not None:
-        return read_key(config.fleet.key_file)
-    return load_or_create_key(paths.config_folder() / KEY_FILE_NAME)
+    path = config.fleet.key_file or paths.config_folder() / KEY_FILE_NAME
+    key = read_key(path) if config.fleet.key_file is not None else load_or_create_key(path)
+    return FleetKey(key, check_certificate(certificate_file(path)) if config.fleet.tls else None)
 
 
 def context_of(config: Config, recipe: Recipe, manifest: Manifest) -> int:

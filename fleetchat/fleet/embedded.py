@@ -18,6 +18,7 @@ import trio
 from fleetchat.child import child_command, child_environment, own_process_group
 from fleetchat.errors import FleetError
 from fleetchat.ids import Address
+from fleetchat.keys import certificate_of
 
 START_DEADLINE = 30.0  # seconds until the port is known; imports alone take 1 to 3 s on a busy machine
 LEAVE_DEADLINE = 2.0  # seconds a peer gets to leave after end of file on its stdin
@@ -39,6 +40,8 @@ async def embedded_peer(
     arguments += ["--log", str(log_file)]
     if core is not None:
         arguments += ["--cores", str(core)]
+    if (certificate := certificate_of(key)) is not None:
+        arguments += ["--certificate", str(certificate)]
     if kv_cells is not None:
         arguments += ["--kv-cells", str(kv_cells)]
     options: dict[str, Any] = {**own_process_group(), "env": child_environment()}

@@ -17,6 +17,8 @@ from fleetchat.errors import FleetError, PeerLost, RemoteProtocolError
 from fleetchat.ids import ChainId, StageIndex
 from fleetchat.peer.downstream import announce_end, close_now, say_goodbye
 from fleetchat.peer.faults import ChainFault, error_frame
+from fleetchat.peer.guard import WINDOW, Guard
+from fleetchat.peer.interfaces import is_loopback
 from fleetchat.peer.loading import EngineFactory, LoadedStages, ShardStore
 from fleetchat.peer.measuring import TimeLayer, serve_measuring
 from fleetchat.peer.opening import check_engine, find_stage
@@ -24,6 +26,7 @@ from fleetchat.peer.receive_shard import ShardReceiver
 from fleetchat.peer.service import PING_INTERVAL, SILENCE, ChainService
 from fleetchat.transport.dialling import accept
 from fleetchat.transport.link import HANDSHAKE_DEADLINE, Link
+from fleetchat.transport.sockets import address_of
 from fleetchat.transport.tasks import open_tasks
 from fleetchat.wire.frames import Attach, FaultCode, Frame, Goodbye, NotYet, Open, StatsRequest
 from fleetchat.wire.states import Purpose
@@ -54,6 +57,7 @@ class PeerOptions:
     ping: float = PING_INTERVAL
     silence: float = SILENCE  # on the link to the next stage
     time_layer: TimeLayer | None = None  # how a plan times this peer
+    is_trusted: Callable[[str], bool] = is_loopback  # hosts whose failed handshakes do not count
     pause: Callable[[], bool] | None = None  # asked now and then: whether nobody is to be served
 
 
@@ -86,6 +90,7 @@ class Peer:
         self._store = store
         self._stages = stages
         self._chains: dict[tuple[ChainId, StageIndex], ChainService] = {}
+        self._guard = Guard()
         self._receiver = ShardReceiver(store)
         self._measuring = trio.Lock()
         self._strangers = 0
@@ -108,10 +113,10 @@ class Peer:
     async def serve_connection(self, stream: trio.SocketStream) -> None:
         """One connection from beginning to end; never raises but for cancellation."""
         try:
-            if self._strangers < MAX_STRANGERS:
-                await self._serve_link(await self._welcome(stream))
-            else:
+            if self._strangers >= MAX_STRANGERS:
                 _log.warning("a connection was refused: %d others have not proved the key", self._strangers)
+            elif not self._guard.is_blocked(_host(stream), trio.current_time()):
+                await self._serve_link(await self._welcome(stream))
         except FleetError as error:
             _log.info("%s", error.message)
         except Exception:
@@ -121,13 +126,21 @@ class Peer:
                 await trio.aclose_forcefully(stream)
 
     async def _welcome(self, stream: trio.SocketStream) -> Link:
+        host = _host(stream)
         self._strangers += 1
         try:
-            return await accept(
+            link = await accept(
                 stream, self._options.key, handshake_deadline=self._options.handshake_deadline
             )
+        except FleetError:
+            blocked = not self._options.is_trusted(host) and self._guard.failed(host, trio.current_time())
+            if blocked:
+                _log.warning("%s failed too often: nothing is taken from it for %g s", host, WINDOW)
+            raise
         finally:
             self._strangers -= 1
+        self._guard.succeeded(host)
+        return link
 
     async def _serve_link(self, link: Link) -> None:
         try:
@@ -242,6 +255,12 @@ class Peer:
         finally:
             if self._chains.get(place) is service:
                 del self._chains[place]
+
+
+def _host(stream: trio.SocketStream) -> str:
+    """Where a connection comes from; empty when it is gone already."""
+    address = address_of(stream)
+    return address.host if address else ""
 
 
 async def _report(link: Link, frame: Frame) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import trio
 
+from fleetchat.errors import PeerLost
 from fleetchat.ids import Address
+from fleetchat.keys import certificate_of
 from fleetchat.transport.link import CONNECT_DEADLINE, HANDSHAKE_DEADLINE, MID_FRAME_DEADLINE, Link
 from fleetchat.transport.sockets import address_of, connect, set_options
+from fleetchat.transport.tls import encrypted
 from fleetchat.wire.protocol import Connection
 from fleetchat.wire.states import Purpose
+
+TLS_WANTED = "if that peer was started with --tls, set tls = true under [fleet] here"
 
 
 async def dial(
@@ -25,10 +30,16 @@ async def dial(
     Raises PeerUnreachable (nobody answers), AuthenticationFailed, PeerRefused (protocol version), PeerLost
     (went away or stayed silent during the handshake), RemoteProtocolError (not a fleetchat peer).
     """
-    stream = await connect(address, connect_deadline)
-    set_options(stream)
+    plain = await connect(address, connect_deadline)
+    set_options(plain)
+    stream = await encrypted(plain, key, str(address), server=False, deadline=handshake_deadline)
     connection = Connection.dialler(key, purpose=purpose)
-    return await _shake_hands(stream, connection, address, handshake_deadline, mid_frame_deadline)
+    try:
+        return await _shake_hands(stream, connection, address, handshake_deadline, mid_frame_deadline)
+    except PeerLost as error:
+        if certificate_of(key) is None and error.hint is None:
+            raise PeerLost(error.message, hint=TLS_WANTED) from error
+        raise
 
 
 async def accept(
@@ -46,6 +57,7 @@ async def accept(
     if isinstance(stream, trio.SocketStream):
         set_options(stream)
         peer_address = peer_address or address_of(stream)
+        stream = await encrypted(stream, key, str(peer_address), server=True, deadline=handshake_deadline)
     connection = Connection.listener(key)
     return await _shake_hands(stream, connection, peer_address, handshake_deadline, mid_frame_deadline)
 

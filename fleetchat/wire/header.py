@@ -16,6 +16,7 @@ from fleetchat.wire.kinds import Kind
 
 MAGIC = b"FLTC"
 PROTOCOL_VERSION = 1
+_TLS_RECORDS = (b"\x15", b"\x16")  # an alert, a handshake
 TAG_BYTES = 16
 NO_TAG = bytes(TAG_BYTES)  # of handshake frames: there is no connection key yet
 
@@ -60,6 +61,11 @@ def parse_header(encoded: bytes) -> Header:
 
 def check_magic(start: bytes) -> None:
     """Refuse what cannot become a frame as soon as its first bytes are there."""
+    if start[:1] in _TLS_RECORDS:
+        raise RemoteProtocolError(
+            "the other side speaks TLS",
+            hint="use TLS on both sides: tls = true under [fleet] for the chat, --tls for a peer",
+        )
     if not MAGIC.startswith(start[: len(MAGIC)]):
         raise RemoteProtocolError(
             "the other side does not speak the fleetchat protocol",

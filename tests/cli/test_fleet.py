@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,26 @@ def test_a_file_with_inline_peers_is_not_touched(folder: Path, capsys: pytest.Ca
         assert main(["fleet", *arguments]) == 2
         assert capsys.readouterr().err.startswith(f"error: {path} was not changed: ")
     assert path.read_text(encoding="utf-8") == '[fleet]\npeers = [{address = "a:1"}]\n'
+
+
+def test_a_certificate_is_made_beside_the_key(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["fleet", "key"])
+    capsys.readouterr()
+    assert main(["fleet", "key", "--tls"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == f"{folder / 'fleet.pem'}\n"
+    assert captured.err.splitlines()[1] == "  fleetchat peer --listen 0.0.0.0:7077 --key-file FILE --tls"
+    if os.name == "posix":
+        assert stat.S_IMODE((folder / "fleet.pem").stat().st_mode) == 0o600
+    assert main(["fleet", "key", "--tls"]) == 2
+    assert main(["fleet", "key", "both.key", "--tls"]) == 0
+    assert capsys.readouterr().out == f"{Path.cwd() / 'both.key'}\n{Path.cwd() / 'both.pem'}\n"
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    assert main(["fleet", "key", "third.key", "--tls"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: making a certificate needs the package cryptography",
+        "hint: python -m pip install 'fleetchat[tls]' (only on this machine: the others get a copy)",
+    ]
+    assert not Path("third.key").exists()

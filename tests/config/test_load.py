@@ -146,8 +146,8 @@ def test_order_of_the_places(folders: Folders, monkeypatch: pytest.MonkeyPatch) 
         ('[fleet]\nprecision = "bf16"', ': precision in [fleet] must be "fast" or "exact", not \'bf16\''),
         ("[fleet]\nkey_file = 1", ": key_file in [fleet] must be a path in quotes, not 1"),
         (
-            "[fleet]\ntls = true",
-            ": tls in [fleet] must be false: links are not encrypted in this version",
+            "[fleet]\ntls = 1",
+            ": tls in [fleet] must be true or false, not 1",
         ),
         (
             '[speculation]\ndrafter = "ngrams"',
