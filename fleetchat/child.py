@@ -29,7 +29,11 @@ def child_environment() -> dict[str, str]:
 
 
 def own_process_group() -> dict[str, object]:
-    """Arguments of `subprocess.Popen` that keep the terminal's Ctrl+C away from a child."""
+    """Arguments of `subprocess.Popen` that keep the terminal's Ctrl+C away from a child.
+
+    No session of its own: a group whose last link to its session has died is told so by the system (SIGHUP),
+    which ends also a child that was stopped by a signal and sees no end of file.
+    """
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    return {"start_new_session": True}
+    return {"process_group": 0}

@@ -19,7 +19,7 @@ stdout: exactly one line of JSON, then nothing ever again:
         End of file without a line: the process died at import; its log has the reason.
 stderr: taken over by the log as soon as the log is open; give it DEVNULL or a pipe that is read.
 
-The parent starts it with `start_new_session=True` (Windows: CREATE_NEW_PROCESS_GROUP), so that
+The parent starts it in a process group of its own (`child.own_process_group`), so that
 Ctrl+C in the terminal does not reach it; SIGINT is ignored here as well. It listens about 0.3 s after
 it was started, before OpenVINO is imported; OpenVINO and the shard are loaded by the OPEN of the chain.
 All stages of one chain get the same key: they dial each other with it.

@@ -151,9 +151,10 @@ def test_an_embedded_peer_ends_with_its_stdin(options: tuple[str, ...]) -> None:
 
 PARENT = """
 import subprocess, sys
+from fleetchat.child import own_process_group
 command = [sys.executable, "-m", "tests.peer.fake_peer_process", "--embedded"]
 pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-child = subprocess.Popen(command, **pipes, text=True, start_new_session=True)
+child = subprocess.Popen(command, **pipes, text=True, **own_process_group())
 child.stdin.write(sys.argv[1] + "\\n")
 child.stdin.flush()
 print(child.pid, child.stdout.readline(), flush=True)
@@ -163,23 +164,31 @@ child.wait()
 
 @linux_only
 @pytest.mark.slow
-def test_an_embedded_peer_dies_when_its_parent_is_killed() -> None:
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped by a signal"])
+def test_an_embedded_peer_dies_when_its_parent_is_killed(stopped: bool) -> None:
     command = [sys.executable, "-c", PARENT, KEY.hex()]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid, announcement = parent.stdout.readline().split(maxsplit=1)
         trio.run(one_session, Address("127.0.0.1", json.loads(announcement)["port"]))
+        if stopped:
+            os.kill(int(pid), signal.SIGSTOP)
+            wait_until(lambda: state_of(int(pid)) == "T", 3.0)
         parent.kill()
         wait_until(lambda: not alive(int(pid)), 3.0)
 
 
 def alive(pid: int) -> bool:
     """A zombie, whose new parent has not looked yet, is dead."""
+    return state_of(pid) not in "ZX"
+
+
+def state_of(pid: int) -> str:
+    """Its letter in /proc; X when there is no such process."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
-    return state not in "ZX"
+        return "X"
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
