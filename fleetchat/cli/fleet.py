@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleetchat.cli import fleet_plan
+from fleetchat.cli import fleet_discover, fleet_plan
 from fleetchat.cli.output import print_diagnostic
 from fleetchat.errors import InputError
 
@@ -20,7 +20,7 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the group of commands to the command line."""
     group = commands.add_parser(
         "fleet",
-        help="the machines that serve the stages: key, add, remove, list, plan",
+        help="the machines that serve the stages: key, add, remove, list, plan, discover",
         description="Make the key of a fleet, and say which machines are in it.",
     )
     actions = group.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
@@ -29,6 +29,7 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     _register_remove(actions)
     _register_list(actions)
     fleet_plan.register(actions)
+    fleet_discover.register(actions)
 
 
 def _register_key(actions: argparse._SubParsersAction[Any]) -> None:

@@ -14,6 +14,7 @@ from fleetchat.errors import ConfigError, FleetchatError, InputError
 
 if TYPE_CHECKING:
     from fleetchat.ids import Address
+    from fleetchat.mdns import Announcement
     from fleetchat.peer.serve import PeerOptions
 
 DEFAULT_LISTEN = "127.0.0.1:7077"
@@ -49,6 +50,9 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument(
         "--advertise", metavar="HOST", help="the name or address that others are told to use (default: found)"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="do not announce this peer on the local network (mDNS)"
     )
     parser.add_argument(
         "--pause-on-battery", action="store_true", help="serve nobody while this machine runs on its battery"
@@ -88,11 +92,29 @@ def _run_standing(options: argparse.Namespace) -> int:
     if not options.normal_priority:
         lower_priority()
 
+    announced: list[Announcement] = []
+
     def announce(bound: Address) -> None:
         for line in announcement(bound, key_file, options.advertise):
             print(line, flush=True)
+        if not options.quiet:
+            announced.extend(_announced(bound))
 
-    return _serve(addresses, _peer_options(options, key), options, announce, ctrl_c=True)
+    try:
+        return _serve(addresses, _peer_options(options, key), options, announce, ctrl_c=True)
+    finally:
+        for one in announced:
+            one.close()
+
+
+def _announced(bound: Address) -> list[Announcement]:
+    """On the local network, unless only this machine can be meant, or the package is not there."""
+    from fleetchat.mdns import Announcement, is_available
+    from fleetchat.peer.interfaces import is_loopback, reachable_hosts
+
+    if is_loopback(bound.host) or not is_available():
+        return []
+    return [Announcement([one.host for one in reachable_hosts(bound.host)], bound.port)]
 
 
 def _run_embedded(options: argparse.Namespace) -> int:

@@ -142,6 +142,20 @@ def test_no_key_is_on_a_command_line_or_in_a_log(fleet: Network) -> None:
     assert all(key not in path.read_text(encoding="utf-8", errors="replace") for path in logs)
 
 
+def test_peers_are_found_by_their_announcements(fleet: Network) -> None:
+    if not fleet.hub:
+        pytest.skip("this machine's own peers are not announced under loopback addresses")
+    nobody = fleet["chat"].folder / "nobody.toml"
+    nobody.write_text("", encoding="utf-8")
+    done = fleet["chat"].run(f"fleetchat fleet discover --seconds 2 --fleet {nobody}")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6
+    assert sorted(line.split()[0] for line in lines[::2]) == [f"{ADDRESSES[name]}:7077" for name in PEERS]
+    assert all(", the key is right, " in line for line in lines[::2])
+    assert all(line.startswith("    to use it: fleetchat fleet add 192.168.1.1") for line in lines[1::2])
+
+
 def test_an_answer_goes_on_after_its_cable_was_pulled(fleet: Network) -> None:
     if not fleet.hub:
         pytest.skip("cables can be pulled in network namespaces only")
