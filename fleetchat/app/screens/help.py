@@ -23,6 +23,7 @@ class HelpScreen(ModalScreen[None]):
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll {
+        scrollbar-size-vertical: 1;
         width: 96; max-width: 100%; height: auto; max-height: 100%;
         border: round $primary; background: $surface; padding: 0 2;
     }
