@@ -18,7 +18,7 @@ from fleetchat.app.widgets.start_panel import StartPanel
 from fleetchat.chat.history import FILE_NAME
 from tests.fakes.runtime import FakeRuntime
 
-DEADLINE = 10.0  # seconds; only a failing test waits that long
+DEADLINE = 30.0  # seconds; only a failing test waits that long
 
 
 async def wait_until(pilot: Pilot[None], condition: Callable[[], object]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from textual.events import Key
@@ -72,7 +71,7 @@ async def test_escape_stops_and_the_text_stays() -> None:
         await wait_until(pilot, lambda: runtime.submitted)
         runtime.say(TextArrived(FIRST, "one two"))
         await pilot.press("escape")
-        assert runtime.stopped == [FIRST]
+        await wait_until(pilot, lambda: runtime.stopped == [FIRST])
         runtime.say(ReplyFinished(FIRST, answer("one two", reason=FinishReason.CANCELLED)))
         await wait_until(pilot, lambda: "stopped by you" in screen_text(pilot))
         assert "one two" in screen_text(pilot)
@@ -278,10 +277,8 @@ async def test_the_program_leaves_in_every_state(keys: tuple[str, ...], state: s
         elif state == "failed":
             runtime.say(RuntimeFailed("broken", ""))
             await wait_until(pilot, lambda: isinstance(pilot.app.screen, FailureScreen))
-        began = time.monotonic()
         await pilot.press(*keys)
         await wait_until(pilot, lambda: runtime.shut_down and not pilot.app.is_running)
-        assert time.monotonic() - began < 2
 
 
 async def test_one_ctrl_c_does_not_leave() -> None:

@@ -145,7 +145,7 @@ async def test_a_slash_command_is_completed_by_tab_enter_and_mouse() -> None:
         prompt.set_text("/re")
         await wait_until(pilot, lambda: "Give this chat a name" in screen_text(pilot))
         await pilot.press("tab")
-        assert prompt.text == "/rename "
+        await wait_until(pilot, lambda: prompt.text == "/rename ")
         await type_text(pilot, "Mine")
         await pilot.press("enter")
         await wait_until(pilot, lambda: chat_screen(pilot).pane.state.title == "Mine")

@@ -62,6 +62,7 @@ async def test_every_key_of_every_command_arrives_and_types_nothing(monkeypatch:
         for key, command in BOUND:
             wanted.clear()
             await press(pilot, sent_for(key))
+            await wait_until(pilot, lambda: wanted)
             assert wanted == [command], key
         assert chat_screen(pilot).pane.prompt.text == ""
 
@@ -72,7 +73,7 @@ async def test_alt_and_a_letter_is_not_typed_into_a_field_either() -> None:
         await wait_until(pilot, lambda: pilot.app.screen.query(Input))
         for sent in ("\x1bk", "\x1b7", "\x1bT", "a"):
             await press(pilot, sent)
-        assert pilot.app.screen.query_one(Input).value == "a"
+        await wait_until(pilot, lambda: pilot.app.screen.query_one(Input).value == "a")
 
 
 @pytest.mark.parametrize("sent", ["\n", "\x1b\r", "\x1b[13;2u", "\x1b[13;3u"])
@@ -82,6 +83,6 @@ async def test_newline_keys_do_not_send(sent: str) -> None:
         await press(pilot, "a")
         await press(pilot, sent)
         await press(pilot, "¡")
-        assert chat_screen(pilot).pane.prompt.text == "a\n¡"
+        await wait_until(pilot, lambda: chat_screen(pilot).pane.prompt.text == "a\n¡")
         await press(pilot, "\r")
         await wait_until(pilot, lambda: [text for _, text in runtime.submitted] == ["a\n¡"])

@@ -59,8 +59,10 @@ async def test_the_end_of_a_reply_does_not_move_a_held_view() -> None:
     runtime = FakeRuntime()
     async with running(runtime) as pilot:
         transcript = await begin_reply(pilot, runtime)
+        end, page = transcript.max_scroll_y, transcript.scrollable_content_region.height
+        held_at = end - 3 * page
         await pilot.press("pageup", "pageup", "pageup")
-        held_at = transcript.scroll_y
+        await wait_until(pilot, lambda: transcript.scroll_y == held_at)
         text = "\n".join(f"line {number}\n" for number in range(60))
         runtime.say(ReplyFinished(FIRST, answer(text)))
         await wait_until(pilot, lambda: "Writing" not in screen_text(pilot))

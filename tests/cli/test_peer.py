@@ -21,6 +21,7 @@ from fleetchat.keys import load_or_create_key
 from fleetchat.peer import interfaces
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
+DEADLINE = 30.0  # seconds; only a fault takes as long
 KEY_LINE = "0f" * 32 + "\n"
 
 
@@ -190,7 +191,7 @@ def test_a_peer_serves_until_it_is_told_to_leave(number: signal.Signals, code: i
         port = int(lines[0].rpartition(":")[2])
         socket.create_connection(("127.0.0.1", port)).close()
         process.send_signal(number)
-        out, errors = process.communicate(timeout=10)
+        out, errors = process.communicate(timeout=DEADLINE)
         assert process.returncode == code
         assert out == ""
         assert lines[3] == f"  fleetchat fleet add 127.0.0.1:{port}\n"
@@ -204,7 +205,7 @@ def test_it_imports_neither_textual_nor_transformers_nor_openvino() -> None:
     with running("peer", "--listen", "127.0.0.1:0", environment={"PYTHONPROFILEIMPORTTIME": "1"}) as process:
         assert first_line(process).startswith("listening on ")
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=DEADLINE)
     imported = {line.rpartition("|")[2].strip().split(".")[0] for line in errors.splitlines()}
     assert "trio" in imported
     assert not imported & {"textual", "transformers", "tokenizers", "openvino", "torch", "openvino_genai"}
@@ -223,7 +224,7 @@ def test_an_embedded_peer_speaks_json_and_ends_with_its_stdin(tmp_path: Path) ->
         if os.name == "posix":
             process.send_signal(signal.SIGINT)  # Ctrl+C in the terminal of the chat is not for it
         socket.create_connection(("127.0.0.1", port)).close()
-        out, errors = process.communicate(timeout=5)
+        out, errors = process.communicate(timeout=DEADLINE)
         assert (process.returncode, out, errors) == (0, "", "")
 
 
@@ -231,7 +232,7 @@ def test_an_embedded_peer_speaks_json_and_ends_with_its_stdin(tmp_path: Path) ->
 @pytest.mark.usefixtures("folders")
 def test_an_embedded_peer_says_why_it_did_not_start(tmp_path: Path) -> None:
     with running("peer", "--embedded", "--log", str(tmp_path / "stage.log")) as process:
-        out, errors = process.communicate("no key\n", timeout=10)
+        out, errors = process.communicate("no key\n", timeout=DEADLINE)
         assert process.returncode == 2
         assert json.loads(out)["exit"] == 2
         assert errors == ""

@@ -32,6 +32,7 @@ class Terminal:
     """A tmux server of its own with one window; `folder` holds what the program writes."""
 
     folder: Path
+    editor: str = ""
 
     def tmux(self, *arguments: str) -> str:
         command = ["tmux", "-f", os.devnull, "-S", str(self.folder / "tmux"), *arguments]
@@ -44,6 +45,8 @@ class Terminal:
             "LC_ALL": "C.UTF-8",
             "PYTHONPATH": str(Path(__file__).parents[2]),
         }
+        if self.editor:
+            environment["EDITOR"] = self.editor
         program = shlex.join([sys.executable, "-m", "fleetchat", *options])
         assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
         # pytest imports readline, and that sets the size of pytest's own terminal in every child.
@@ -198,6 +201,26 @@ def write_a_story(terminal: Terminal) -> None:
 
 
 @pytest.mark.timeout(300)
+def test_a_message_is_written_in_the_user_s_editor(terminal: Terminal) -> None:
+    editor = terminal.folder / "editor"
+    editor.write_text(
+        '#!/bin/sh\nprintf "Editor: "; read word; printf "%s 日本" "$word" >> "$1"\n', encoding="utf-8"
+    )
+    editor.chmod(0o755)
+    terminal.editor = str(editor)
+    terminal.open(100, 30)
+    terminal.keys("typed here, ", "C-g")
+    terminal.wait_for("Editor:")  # it has the terminal to itself
+    terminal.keys("there", "Enter")
+    terminal.wait_for("typed here, there 日本")
+    terminal.keys(" and on")
+    terminal.wait_for("typed here, there 日本 and on")
+    terminal.wait_for("F1 Help")
+    terminal.keys("C-q")
+    terminal.wait_left(0)
+
+
+@pytest.mark.timeout(300)
 def test_a_killed_chat_leaves_no_peer(terminal: Terminal) -> None:
     terminal.open(100, 30)
     terminal.wait_for("fast", START)
@@ -214,9 +237,8 @@ def test_after_a_kill_the_next_run_shows_what_was_said(terminal: Terminal) -> No
     terminal.keys("Write a long story about a lighthouse.", "Enter")
     terminal.wait_for("Writing · Esc stops")
     terminal.wait(lambda: "lighthouse" in fleetchat(terminal, "chats", "export").split("## ")[-1], REPLY)
-    chat = next(process for process, line in terminal.processes().items() if " peer " not in line)
-    os.kill(chat, signal.SIGKILL)
-    terminal.wait(lambda: not terminal.processes(), 3)
+    os.kill(terminal.chat_process(), signal.SIGKILL)
+    terminal.wait(lambda: not terminal.processes(), LEFT)
     terminal.tmux("kill-server")
     terminal.open(100, 30)
     terminal.wait_for("interrupted: the program ended while this was written")

@@ -28,6 +28,7 @@ from tests.fakes.engine import by_session
 from tests.peer.builders import piece
 from tests.peer.coordinator import KEY, closing_links, open_chain, until
 
+DEADLINE = 30.0  # seconds; only a fault takes as long
 ROOT = Path(__file__).resolve().parents[2]
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 posix_only = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
@@ -56,8 +57,8 @@ def peer_process(*options: str) -> Iterator[tuple[subprocess.Popen[str], Address
 
 
 def connected(address: Address) -> socket.socket:
-    connection = socket.create_connection(address, timeout=10)
-    connection.settimeout(10)
+    connection = socket.create_connection(address, timeout=DEADLINE)
+    connection.settimeout(DEADLINE)
     return connection
 
 
@@ -128,7 +129,7 @@ def test_a_signal_ends_it_with_goodbye(number: signal.Signals, code: int) -> Non
         trio.run(told)
         assert process.stdout is not None
         assert process.stdout.readline() == f"left {code}, inference runs: False\n"
-        assert process.wait(5) == code
+        assert process.wait(DEADLINE) == code
 
 
 @pytest.mark.slow
@@ -146,7 +147,7 @@ def test_an_embedded_peer_ends_with_its_stdin(options: tuple[str, ...]) -> None:
         trio.run(begin)
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(3) == 0
+        assert process.wait(DEADLINE) == 0
 
 
 PARENT = """
@@ -175,7 +176,7 @@ def test_an_embedded_peer_dies_when_its_parent_is_killed(stopped: bool) -> None:
             os.kill(int(pid), signal.SIGSTOP)
             wait_until(lambda: state_of(int(pid)) == "T", 3.0)
         parent.kill()
-        wait_until(lambda: not alive(int(pid)), 3.0)
+        wait_until(lambda: not alive(int(pid)))
 
 
 def alive(pid: int) -> bool:
@@ -191,10 +192,10 @@ def state_of(pid: int) -> str:
         return "X"
 
 
-def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
     while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s"
+        assert time.monotonic() < end, f"not within {DEADLINE} s"
         time.sleep(0.01)
 
 
