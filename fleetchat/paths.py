@@ -44,6 +44,11 @@ def store_folder() -> Path:
     return cache_folder() / "shards"
 
 
+def settings_folder() -> Path:
+    """What was measured of this machine: the settings of `fast`."""
+    return cache_folder() / "settings"
+
+
 def shipped(name: str) -> Path:
     """The shipped `fleet.toml`, `shards` or `themes`.
 

@@ -91,7 +91,7 @@ async def open_baseline(
     )
     try:
         side = BaselineSide(process, subject, max_tokens)
-        config = openvino_config(setting.precision, max(1, len(cores)))
+        config = openvino_config(setting.precision, max(1, len(cores)), fast=subject.fast)
         await side.load(str(subject.whole), backend, config, cores)
         yield side
     finally:

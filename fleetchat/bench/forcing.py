@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -28,9 +27,9 @@ class Forced(Protocol):
 class WholeModel:
     """The uncut model, one thread, in this process."""
 
-    def __init__(self, xml: Path, precision: str) -> None:
-        config = openvino_config(precision, 1)
-        self._compiled = ov.Core().compile_model(str(xml), "CPU", config)
+    def __init__(self, subject: Subject, precision: str) -> None:
+        config = openvino_config(precision, 1, fast=subject.fast)
+        self._compiled = ov.Core().compile_model(str(subject.whole_xml), "CPU", config)
         self._inputs = {port.get_any_name() for port in self._compiled.inputs}
         self._request = self._compiled.create_infer_request()
         self._length = 0

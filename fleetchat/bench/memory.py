@@ -81,7 +81,7 @@ async def measure_memory(setting: Setting, subject: Subject) -> tuple[list[Row],
 async def growth_at_compile(setting: Setting, subject: Subject) -> int:
     """Anonymous bytes that compiling the first stage adds to a process that has loaded OpenVINO."""
     xml = str(subject.store.stage_xml(subject.manifest, 0))
-    config = json.dumps(openvino_config(setting.precision, 1))
+    config = json.dumps(openvino_config(setting.precision, 1, fast=subject.fast))
     process = await trio.lowlevel.open_process(
         [sys.executable, "-P", "-c", PROBE, xml, config], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -87,6 +87,7 @@ def load_stage(
         kv_values_per_cell=entry.kv_values_per_cell,
         cells=CELLS,
         attention_layers=entry.attention_layers if attention_layers is None else attention_layers,
+        fast=subject.fast,
     )
     use_huge_pages()
     return engine

@@ -5,26 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetchat.bench.pinning import pinned
 from fleetchat.bench.setting import Setting
 from fleetchat.bench.workloads import prompts
 from fleetchat.chat.conversation import ChatFormat, Conversation
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.cutter.store import Store
+from fleetchat.engine.fast_settings import Choice, FastSettings
 from fleetchat.errors import BuildError
 from fleetchat.fleet.options import FleetOptions, embedded_peers
 from fleetchat.fleet.provision import build_in_process
+from fleetchat.peer.engines import settled
+from fleetchat.peer.loading import EngineRequest
 
 CONTEXT = 2048  # positions of one conversation
+SETTLING_CELLS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One build. `whole` is the folder with the whole IR that it was cut from."""
+    """One build. `whole` is the folder with the whole IR that it was cut from.
+
+    `settings` are those that `fast` takes here with one thread, on both sides of a pair.
+    """
 
     manifest: Manifest
     store: Store
     whole: Path
     chat_format: ChatFormat
+    settings: Choice
+
+    @property
+    def fast(self) -> FastSettings:
+        return self.settings.settings
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -80,4 +93,20 @@ async def prepare(setting: Setting, stages: int) -> Subject:
         bos_id=manifest.bos_id,
         stop_ids=manifest.stop_ids,
     )
-    return Subject(manifest, store, whole, chat_format)
+    with pinned(setting.cores):
+        settings = settled(_one_thread(setting, manifest, store.stage_xml(manifest, 0)))
+    return Subject(manifest, store, whole, chat_format, settings)
+
+
+def _one_thread(setting: Setting, manifest: Manifest, xml: Path) -> EngineRequest:
+    return EngineRequest(
+        xml=xml,
+        manifest=manifest,
+        entry=manifest.stages[0],
+        precision=setting.precision,
+        engine="masked",
+        device="CPU",
+        threads=1,
+        cells=SETTLING_CELLS,
+        on_step=setting.note,
+    )

@@ -51,8 +51,8 @@ def measure_top1(setting: Setting, subject: Subject) -> tuple[Row, str]:
     """The row, and what it means in words."""
     quick = setting.effort.quick
     with pinned(setting.cores):
-        exact = WholeModel(subject.whole_xml, "exact")
-        chain, whole = ChainModel(subject, "fast"), WholeModel(subject.whole_xml, "fast")
+        exact = WholeModel(subject, "exact")
+        chain, whole = ChainModel(subject, "fast"), WholeModel(subject, "fast")
         texts, positions = [], 0
         for text in exact_texts(subject, exact, replies=not quick):
             texts.append(text)

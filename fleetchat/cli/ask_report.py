@@ -41,6 +41,7 @@ def _stage(stage: StageSnapshot) -> dict[str, object]:
         "index": stage.index,
         "address": stage.address,
         "layers": [stage.first_layer, stage.last_layer],
+        "settings": stage.settings,
         "compute_ms": _milliseconds(stage.compute_ms),
         "queue_ms": _milliseconds(stage.queue_ms),
         "network_ms": _milliseconds(stage.network_ms),

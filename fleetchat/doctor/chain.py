@@ -33,6 +33,7 @@ class Run:
     log_folder: Path
     steps: list[str] = field(default_factory=list)
     engine: str = ""  # the KV engine and why
+    settings: list[str] = field(default_factory=list)  # of OpenVINO, stage by stage, and why
     processes: dict[int, trio.Process] = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
 
@@ -68,7 +69,7 @@ async def check_chain(
     where = "on this machine" if local == len(options.peers) else f"({local} on this machine)"
     threads = threads_per_stage(options, available_cores())
     each = f", {threads} thread{'' if threads == 1 else 's'} each," if local else ""
-    return ok(NAME, f"{stages} {where}{each} drew a token together", *_steps(run), run.engine)
+    return ok(NAME, f"{stages} {where}{each} drew a token together", *_steps(run), run.engine, *run.settings)
 
 
 async def _answer(
@@ -78,6 +79,7 @@ async def _answer(
     fleet = await stack.enter_async_context(open_fleet(replace(options, peers=peers, key=key)))
     run.done("opening the chain and loading the shards")
     run.engine = f"KV engine {fleet.options.kv}: {fleet.kv_reason}"
+    run.settings = [f"stage {one.index} on {one.device}: {one.settings}" for one in fleet.snapshot().stages]
     answer = await _one_token(fleet, chat_format)
     run.done("the first token")
     return answer

@@ -140,7 +140,9 @@ def _lines(probed: Probed) -> list[str]:
         if device.error:
             lines.append(f"{device.name}: does not work: {device.error}")
         for precision, settings in (device.settings or {}).items():
-            lines.append(f"{device.name}, {precision}: {_settings(settings)}")
+            # What is measured may be faster: the check of the chain tells what its stages have chosen.
+            default = " by default" if precision == "fast" else ""
+            lines.append(f"{device.name}, {precision}{default}: {_settings(settings)}")
     return lines
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from fleetchat.engine.fast_settings import DEFAULT, FastSettings
 from fleetchat.engine.fused import fused_attention_layers
 from fleetchat.engine.inputs import StepInput
 from fleetchat.engine.interface import Cells, EngineSlice, EngineTraits, SliceOutput
@@ -57,8 +58,8 @@ class MaskedEngine:
 
     `context` is the model's; a session may hold `reserved_cells(context)` physical cells. `cells` is the
     budget of all sessions, None = what the free memory allows. `attention_layers` is what must be
-    fused on CPU (None = all layers that have state). Raises FleetError when the shard cannot be
-    loaded, or is not what the arguments say.
+    fused on CPU (None = all layers that have state). `fast` has the settings of that precision. Raises
+    FleetError when the shard cannot be loaded, or is not what the arguments say.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class MaskedEngine:
         cells: int | None = None,
         device: str = "CPU",
         attention_layers: int | None = None,
+        fast: FastSettings = DEFAULT,
         compaction_bytes: int = COMPACTION_BYTES,
     ) -> None:
         self._shape = StageShape(first_stage, last_stage, hidden, vocabulary)
@@ -84,7 +86,8 @@ class MaskedEngine:
         self._compaction_bytes = compaction_bytes
         self._reservation = reserved_cells(context)
         self._sessions: dict[SessionKey, _Session] = {}
-        self._compiled = _compile(xml, device, openvino_config(self._precision, threads, device=device))
+        config = openvino_config(self._precision, threads, device=device, fast=fast)
+        self._compiled = _compile(xml, device, config)
         self._ports = {port.get_any_name(): port for port in self._compiled.inputs}
         self._require_inputs(xml)
         self.fused_layers = fused_attention_layers(self._compiled) if device == "CPU" else 0

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fleetchat.engine.block_tensors import CACHES, BlockTensors
 from fleetchat.engine.blocks import BlockManager, BlockPool
+from fleetchat.engine.fast_settings import DEFAULT, FastSettings
 from fleetchat.engine.inputs import Shape, StepInput
 from fleetchat.engine.interface import Cells, EngineSlice, EngineTraits, SliceOutput
 from fleetchat.engine.paged_model import USE_MASKED, compiled_on, paged_model
@@ -39,8 +40,8 @@ class PagedEngine:
     """Implements `engine.interface.StageEngine` for one shard.
 
     `cells` is the budget of all sessions, begun blocks included; None = what the free memory allows.
-    `attention_layers` is how many layers the shard must have (None = any). Raises FleetError when the shard
-    cannot be loaded or is not what the arguments say.
+    `attention_layers` is how many layers the shard must have (None = any). `fast` has the settings of
+    that precision. Raises FleetError when the shard cannot be loaded or is not what the arguments say.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class PagedEngine:
         cells: int | None = None,
         device: str = "CPU",
         attention_layers: int | None = None,
+        fast: FastSettings = DEFAULT,
     ) -> None:
         self._shape = StageShape(first_stage, last_stage, hidden, vocabulary)
         model = paged_model(xml, hidden, first_stage=first_stage)
-        compiled = compiled_on(model, xml, device, openvino_config(precision, threads, device=device))
+        config = openvino_config(precision, threads, device=device, fast=fast)
+        compiled = compiled_on(model, xml, device, config)
         del model
         self._request = compiled.create_infer_request()
         self._cache = BlockTensors(self._request, compiled.inputs)

@@ -55,6 +55,7 @@ class StageSnapshot:
     network_history: History = ()
     heat: float | None = None  # times slower than its own best over the last minute; None = too little work
     throttling: bool = False
+    settings: str = ""  # of OpenVINO, and why, in words
 
     @property
     def cells_free(self) -> int:

@@ -68,6 +68,7 @@ def _stage_snapshot(fleet: Fleet, stage: Stage, busy: bool, now: float) -> Stage
         network_history=record.network_ms.history(now),
         heat=heat,
         throttling=throttling,
+        settings=ready.settings if ready else "",
     )
 
 

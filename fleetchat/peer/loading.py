@@ -46,7 +46,10 @@ class ShardStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """All that an engine is made from. `cells` None: from the free memory."""
+    """All that an engine is made from. `cells` None: from the free memory.
+
+    `on_step` hears what is done, `on_settings` which settings are in force and why.
+    """
 
     xml: Path
     manifest: Manifest
@@ -56,6 +59,8 @@ class EngineRequest:
     device: str
     threads: int
     cells: int | None
+    on_step: Callable[[str], None] = lambda step: None
+    on_settings: Callable[[str], None] = lambda settings: None
 
 
 class Reception(Protocol):
@@ -91,7 +96,10 @@ class StageKey(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class LoadedStage:
-    """A shard and the thread that serves it. `step` is (what, done, total) while it loads."""
+    """A shard and the thread that serves it. `step` is (what, done, total) while it loads.
+
+    `settings` are those that OpenVINO runs it with, and why, in words.
+    """
 
     key: StageKey
     manifest: Manifest
@@ -100,6 +108,13 @@ class LoadedStage:
     users: set[ServedKey] = field(default_factory=set)
     grants: dict[ServedKey, int] = field(default_factory=dict)
     engine: StageEngine | None = None
+    settings: str = ""
+
+    def on_step(self, what: str) -> None:
+        self.step = (what, 1, 2)
+
+    def on_settings(self, settings: str) -> None:
+        self.settings = settings
 
     @property
     def traits(self) -> EngineTraits:
@@ -192,8 +207,8 @@ class LoadedStages:
         def load() -> StageEngine:
             begun.wait()
             self._store.verify(manifest, key.stage)
-            stage.step = ("loading the shard", 1, 2)
-            engine = self._engine_factory(self._request(key, manifest))
+            stage.on_step("loading the shard")
+            engine = self._engine_factory(self._request(stage))
             stage.step = ("loading the shard", 2, 2)
             return engine
 
@@ -203,7 +218,8 @@ class LoadedStages:
         begun.set()
         return stage
 
-    def _request(self, key: StageKey, manifest: Manifest) -> EngineRequest:
+    def _request(self, stage: LoadedStage) -> EngineRequest:
+        key, manifest = stage.key, stage.manifest
         return EngineRequest(
             xml=self._store.stage_xml(manifest, key.stage),
             manifest=manifest,
@@ -213,4 +229,6 @@ class LoadedStages:
             device=self.device,
             threads=self._threads,
             cells=self._cells,
+            on_step=stage.on_step,
+            on_settings=stage.on_settings,
         )

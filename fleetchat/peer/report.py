@@ -14,7 +14,9 @@ from fleetchat.peer.queue import WINDOW
 from fleetchat.wire.frames import MAX_SESSIONS_IN_STATS, Ready, SessionStats, Stats
 
 
-def describe_ready(traits: EngineTraits, manifest: Manifest, *, cells: int, device: str) -> Ready:
+def describe_ready(
+    traits: EngineTraits, manifest: Manifest, *, cells: int, device: str, settings: str
+) -> Ready:
     return Ready(
         fleetchat=__version__,
         openvino=openvino_version(),
@@ -27,6 +29,7 @@ def describe_ready(traits: EngineTraits, manifest: Manifest, *, cells: int, devi
         can_fork=traits.can_fork,
         block_size=traits.block_size,
         self_check=_self_check(traits, manifest),
+        settings=settings,
     )
 
 

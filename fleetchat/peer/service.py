@@ -164,7 +164,11 @@ class ChainService:
             self._serving = True  # before READY is sent: its answer may be here before the sending returns
             await self._report(
                 describe_ready(
-                    self._stage.traits, self._manifest, cells=self._cells, device=self._stages.device
+                    self._stage.traits,
+                    self._manifest,
+                    cells=self._cells,
+                    device=self._stages.device,
+                    settings=self._stage.settings,
                 )
             )
             tasks.start_soon(self._send_on)

@@ -101,11 +101,13 @@ class Ready:
     can_fork: bool
     block_size: int
     self_check: str  # "passed", or what was refused and why
+    settings: str  # of OpenVINO, and why, in words
 
     def __post_init__(self) -> None:
         for name in ("fleetchat", "openvino", "device"):
             clean_field(self, name, MAX_NAME)
-        clean_field(self, "self_check", MAX_FAULT_TEXT)
+        for name in ("self_check", "settings"):
+            clean_field(self, name, MAX_FAULT_TEXT)
         require_whole("memory_free", self.memory_free, 0, U64)
         require_whole("cells", self.cells)
         require_whole("window", self.window, 1, U16)

@@ -73,6 +73,7 @@ class SetUp:
         folders = {
             f"FLEETCHAT_{name.upper()}_DIR": str(self.folder / name) for name in ("config", "state", "cache")
         }
+        folders["FLEETCHAT_FAST_SETTINGS"] = "default"
         return {**inherited, **folders, "LANG": "C.UTF-8", "PYTHONPATH": str(CHECKOUT), **(more or {})}
 
     def configure(self, text: str) -> None:

@@ -24,9 +24,8 @@ PROCESSOR = Device("CPU", "Some CPU", ("FP32",), {"fast": FAST})
 def test_this_machine_has_a_cpu_that_computes_as_it_is_told() -> None:
     found = check_devices(probe(1), (), 4)
     assert found.status is Status.OK, found.text
-    assert (
-        "CPU, fast: computes in f32, activations quantised in groups of 32, KV cache in u8" in found.details
-    )
+    by_default = "computes in f32, activations quantised in groups of 32, KV cache in u8"
+    assert f"CPU, fast by default: {by_default}" in found.details
     assert "CPU, exact: computes in f32, activations not quantised, KV cache in f32" in found.details
 
 

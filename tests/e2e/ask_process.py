@@ -25,6 +25,7 @@ class AskProcess:
     def environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLEETCHAT_")}
         folders = {f"FLEETCHAT_{name}_DIR": str(self.folder / name) for name in ("CACHE", "STATE", "CONFIG")}
+        folders["FLEETCHAT_FAST_SETTINGS"] = "default"
         return {**inherited, **folders, "PYTHONPATH": str(Path(__file__).parents[2])}
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:

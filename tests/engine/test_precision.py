@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from fleetchat.engine.fast_settings import FastSettings
 from fleetchat.engine.precision import Precision, openvino_config, wire_dtype
 from fleetchat.wire.frames import WireDtype
 
@@ -63,3 +64,15 @@ def test_unknown_profile_is_refused() -> None:
 )
 def test_wire_dtype(precision: str, largest: float, expected: WireDtype) -> None:
     assert wire_dtype(precision, largest) is expected
+
+
+def test_measured_settings_are_for_fast_alone() -> None:
+    plain, half = FastSettings("f32", 0), FastSettings("bf16", 32)
+    assert openvino_config("fast", 3, fast=plain)["DYNAMIC_QUANTIZATION_GROUP_SIZE"] == 0
+    assert openvino_config("fast", 3, fast=half)["INFERENCE_PRECISION_HINT"] == "bf16"
+    assert openvino_config("exact", 3, fast=half) == openvino_config("exact", 3)
+
+
+def test_half_precision_with_one_thread_is_refused() -> None:
+    with pytest.raises(ValueError, match="bf16 with one thread may end the process"):
+        openvino_config("fast", 1, fast=FastSettings("bf16", 32))

@@ -150,7 +150,7 @@ SAMPLES = [
     Sample(opened(2), _D, State.OPENING, LAST),
     Sample(Progress('loading "a\\b" ✓', 3, 7), _L, State.CONTROL, LAST),
     Sample(
-        Ready("0.1.0", "2026.4.1", "CPU", 2**40, 4096, 3, "masked", 1, False, 1, "passed"),
+        Ready("0.1.0", "2026.4.1", "CPU", 2**40, 4096, 3, "masked", 1, False, 1, "passed", "f32 (measured)"),
         _L,
         State.CONTROL,
         LAST,
