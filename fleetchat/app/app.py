@@ -23,6 +23,7 @@ from fleetchat.app.events import RuntimeControl, RuntimeEvent
 from fleetchat.app.keeper import Keeper
 from fleetchat.app.keymap import KeyMap, key_name, resolve
 from fleetchat.app.messages import RuntimeNews
+from fleetchat.app.panel.layout import SIDE_FROM
 from fleetchat.app.screens.chat import ChatScreen
 from fleetchat.app.terminal_keys import read_alt_as_alt, without_letter
 from fleetchat.app.terminal_output import with_lasting_file
@@ -39,14 +40,13 @@ class FleetchatApp(App[None]):
     """The screen of fleetchat. `runtime` is started after the first paint and ended before the exit."""
 
     TITLE = "fleetchat"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (SIDE_FROM, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-low"), (30, "-high")]  # noqa: RUF012  (Textual's own type)
 
     CSS = """
     ToastRack { dock: top; align: right top; margin: 2 0 0 0; }
     .-tiny ToastRack { margin: 0; }
-    FleetTable.-shown { display: block; }
-    FleetTable.-hidden { display: none; }
-    .-tiny FleetTable.-shown, .-tiny HeaderLine, .-tiny TabBar, .-tiny Footer { display: none; }
+    .-tiny HeaderLine, .-tiny TabBar, .-tiny Footer { display: none; }
     .-low Prompt { max-height: 6; }
     .-tiny Prompt { border: none; min-height: 1; max-height: 2; padding: 0; }
     .-tiny Transcript { padding: 0; }
@@ -97,6 +97,11 @@ class FleetchatApp(App[None]):
     def _fatal_error(self) -> None:
         """Textual would print a traceback; who started us says one line instead, with `fault`."""
         self._close_messages_no_wait()
+
+    def watch_app_focus(self, looked_at: bool) -> None:
+        """The terminal is looked at again: what was not drawn meanwhile is."""
+        if looked_at and self.chat_screen.is_mounted:
+            self.chat_screen.draw_fleet()
 
     def get_default_screen(self) -> Screen[None]:
         return self.chat_screen
@@ -157,6 +162,7 @@ class FleetchatApp(App[None]):
         self.chat_screen.say_leaving()
         await asyncio.to_thread(self.runtime.shutdown, SHUTDOWN_TIMEOUT)
         await asyncio.to_thread(self.keeper.close, SAVE_TIMEOUT)
+        await asyncio.to_thread(self.chat_screen.end_recording, SAVE_TIMEOUT)
         self.exit(return_code=return_code)
 
     async def action_copy_or_quit(self) -> None:

@@ -64,7 +64,8 @@ _CHATS = (
 )
 _PROGRAM = (
     Command("view.follow", "Program", "Newest text", "Go to the newest text and stay", "end", "end"),
-    Command("view.panel", "Program", "Fleet panel", "Show or hide the stage table", "f9", "panel"),
+    Command("view.panel", "Program", "Fleet panel", "Beside the chat, whole screen, hidden", "f9", "panel"),
+    Command("view.record", "Program", "Record", "Record the fleet panel, or end it", "", "record", "FILE"),
     Command("prompt.editor", "Program", "Editor", "Write in $VISUAL or $EDITOR", "ctrl+g", "editor"),
     Command("model.switch", "Program", "Model", "Serve another model that is built", "", "model", "NAME"),
     Command("app.theme", "Program", "Theme", "Choose the colours", "f4", "theme", "NAME"),

@@ -44,11 +44,13 @@ class FleetReady:
 class SnapshotTaken:
     """The newest state of the fleet; an older one that nobody looked at may be forgotten.
 
-    `speeds` has the tokens/s of the chats that are being answered.
+    `speeds` has the tokens/s of the chats that are being answered, `sessions` what the snapshot calls the
+    chats that hold a session.
     """
 
     snapshot: FleetSnapshot
     speeds: Mapping[ChatNumber, float] = field(default_factory=dict)
+    sessions: Mapping[ChatNumber, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,12 +167,11 @@ class ChatRuntime:
     def _report_snapshot(self, fleet: OpenFleet) -> None:
         snapshot = fleet.snapshot()
         speeds = {one.session: one.tokens_per_s for one in snapshot.sessions if one.generating}
-        chats = {chat: task.session_number for chat, task in self._chats.items()}
-        self._report(
-            SnapshotTaken(
-                snapshot, {chat: speeds[number] for chat, number in chats.items() if number in speeds}
-            )
-        )
+        chats = {
+            chat: number for chat, task in self._chats.items() if (number := task.session_number) is not None
+        }
+        shown = {chat: speeds[number] for chat, number in chats.items() if number in speeds}
+        self._report(SnapshotTaken(snapshot, shown, chats))
 
     async def _report_text(self, fleet: OpenFleet) -> None:
         while True:

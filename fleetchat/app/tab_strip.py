@@ -7,8 +7,8 @@ from enum import Enum
 
 from rich.cells import cell_len
 
+from fleetchat.app.cells import fitted, one_line
 from fleetchat.app.events import ChatNumber
-from fleetchat.app.stage_table import fitted, one_line
 
 TITLE_WIDTH = 24  # cells of a title at most
 SHORTEST = 8  # cells below which titles are not cut; tabs are left out instead

@@ -11,6 +11,7 @@ from fleetchat.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from fleetchat.app.events import Report
+    from fleetchat.app.recorder import PanelRecorder
     from fleetchat.app.runtime import ChatRuntime
     from fleetchat.app.theme import LoadedThemes
     from fleetchat.config import Config
@@ -42,6 +43,12 @@ def register_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--system", metavar="TEXT", help="the system prompt")
     group.add_argument("--theme", metavar="NAME", help="the colours")
     group.add_argument(
+        "--record", type=Path, metavar="FILE", help="record the fleet panel, for `fleetchat replay`"
+    )
+    group.add_argument(
+        "--record-limit", type=float, metavar="MB", default=64.0, help="where a recording ends (default 64)"
+    )
+    group.add_argument(
         "--plain", action="store_true", help="lines of text only, for screen readers and dumb terminals"
     )
 
@@ -69,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
     from fleetchat.app.archive import Archive
     from fleetchat.app.bridge import RuntimeThread
     from fleetchat.app.keymap import resolve
+    from fleetchat.app.panel.layout import PanelMode
     from fleetchat.chat.history import FILE_NAME
     from fleetchat.paths import state_folder
 
@@ -85,15 +93,28 @@ def run(options: argparse.Namespace) -> int:
     runtime = RuntimeThread(make_runtime, models)
     archive = Archive(state_folder() / FILE_NAME)
     app = FleetchatApp(runtime, archive, themes(), config.ui.theme, state_folder(), resolve(config.ui.keys))
-    app.chat_screen.panel_shown = config.ui.panel
+    if not config.ui.panel:
+        app.chat_screen.panel_mode = PanelMode.HIDDEN
+    if options.record is not None:
+        app.chat_screen.recorder = recorder(options.record, options.record_limit)
     try:
         app.run()
     finally:
         runtime.shutdown(SHUTDOWN_TIMEOUT)
+        app.chat_screen.end_recording(SAVE_TIMEOUT)
         archive.close(SAVE_TIMEOUT)
     if app.fault is not None:
         raise app.fault
     return app.return_code or int(ExitCode.DONE)
+
+
+def recorder(path: Path, megabytes: float) -> PanelRecorder:
+    """What writes the recording that was asked for. Raises InputError."""
+    from fleetchat.app.recorder import PanelRecorder
+
+    if not 0.001 <= megabytes <= 1e6:
+        raise InputError(f"--record-limit takes megabytes from 0.001 to 1000000, not {megabytes:g}")
+    return PanelRecorder(path, max_bytes=round(megabytes * 2**20))
 
 
 def run_plain(config: Config, recipe: Recipe) -> int:

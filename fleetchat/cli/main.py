@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from fleetchat import __version__
-from fleetchat.cli import ask, bench, chat, chats, doctor, fleet, paths, peer, shards
+from fleetchat.cli import ask, bench, chat, chats, doctor, fleet, paths, peer, replay, shards
 from fleetchat.cli.output import configure_streams, log_exception, print_diagnostic, print_error
 from fleetchat.cli.parser import Parser
 from fleetchat.errors import ExitCode, FleetchatError
 
-COMMANDS = (ask, peer, fleet, shards, doctor, bench, paths, chats)
+COMMANDS = (ask, peer, fleet, shards, doctor, bench, paths, chats, replay)
 
 NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 

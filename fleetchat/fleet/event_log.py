@@ -21,7 +21,7 @@ class EventKind(StrEnum):
     EVICTION = "eviction"
     REFUSED = "refused"
     THROTTLING = "throttling"
-    COOLED = "as fast again"
+    COOLED = "cooled down"
 
 
 @dataclass(frozen=True, slots=True)

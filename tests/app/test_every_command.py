@@ -14,9 +14,9 @@ from fleetchat.app.screens.ask_line import AskLineScreen
 from fleetchat.app.screens.choose import ChooseScreen
 from fleetchat.app.screens.confirm import ConfirmScreen
 from fleetchat.app.screens.find_chat import FindChatScreen
+from fleetchat.app.screens.fleet import FleetScreen
 from fleetchat.app.screens.help import HelpScreen
 from fleetchat.app.screens.theme_picker import ThemePicker
-from fleetchat.app.widgets.fleet_table import FleetTable
 from fleetchat.fleet.telemetry import FinishReason
 from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
 from tests.fakes.runtime import FakeRuntime, answer
@@ -205,9 +205,16 @@ async def follow(run: Run) -> None:
 
 
 async def panel(run: Run) -> None:
-    shown = run.screen.query_one(FleetTable).display
     await run.do("/panel")
-    await run.until(lambda: run.screen.query_one(FleetTable).display is not shown)
+    await run.until(lambda: isinstance(run.pilot.app.screen, FleetScreen))
+
+
+async def record(run: Run) -> None:
+    file = run.screen.state_folder / "fleet-recording.jsonl"
+    await run.do("/record")
+    await run.until(lambda: run.screen.recorder is not None and file.exists())
+    await run.do("/record")
+    await run.until(lambda: run.screen.recorder is None and '{"end":"closed"}' in file.read_text("utf-8"))
 
 
 async def editor(run: Run) -> None:
@@ -260,6 +267,7 @@ DONE: dict[str, Callable[[Run], Awaitable[None]]] = {
     "chat.set": set_option,
     "view.follow": follow,
     "view.panel": panel,
+    "view.record": record,
     "prompt.editor": editor,
     "model.switch": model,
     "app.theme": theme,

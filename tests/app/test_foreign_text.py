@@ -57,7 +57,7 @@ async def paste(pilot: Pilot[None], text: str) -> None:
 
 async def test_pasted_text_is_shown_and_sent_as_it_reads(written: list[str]) -> None:
     runtime = FakeRuntime()
-    async with running(runtime, (120, 40)) as pilot:
+    async with running(runtime, (110, 40)) as pilot:
         await paste(pilot, NASTY)
         assert pilot.app.query_one(Prompt).text == HARMLESS
         await pilot.press("enter")
@@ -76,7 +76,7 @@ async def test_pasted_line_separators_are_newlines() -> None:
 
 async def test_a_reply_cannot_act(written: list[str]) -> None:
     runtime = FakeRuntime()
-    async with running(runtime, (120, 40)) as pilot:
+    async with running(runtime, (110, 40)) as pilot:
         await pilot.press("a", "enter")
         await wait_until(pilot, lambda: runtime.submitted)
         runtime.say(TextArrived(FIRST, NASTY))
@@ -89,7 +89,7 @@ async def test_a_reply_cannot_act(written: list[str]) -> None:
 
 async def test_line_separators_in_a_reply_neither_double_nor_lose_text() -> None:
     runtime = FakeRuntime()
-    async with running(runtime, (120, 40)) as pilot:
+    async with running(runtime, (110, 40)) as pilot:
         await pilot.press("a", "enter")
         await wait_until(pilot, lambda: runtime.submitted)
         for piece in ("alpha\u2028beta\x85", "gamma\x0cdelta\r", "\nepsilon"):
@@ -116,7 +116,7 @@ async def test_line_separators_in_a_reply_neither_double_nor_lose_text() -> None
 )
 async def test_markdown_of_a_reply_cannot_act(text: str, written: list[str]) -> None:
     runtime = FakeRuntime()
-    async with running(runtime, (120, 40)) as pilot:
+    async with running(runtime, (110, 40)) as pilot:
         await pilot.press("a", "enter")
         await wait_until(pilot, lambda: runtime.submitted)
         runtime.say(TextArrived(FIRST, text), ReplyFinished(FIRST, answer(text)))
@@ -126,7 +126,7 @@ async def test_markdown_of_a_reply_cannot_act(text: str, written: list[str]) -> 
 
 async def test_names_and_errors_of_others_cannot_act(written: list[str]) -> None:
     runtime = FakeRuntime()
-    async with running(runtime, (140, 40), ready=False) as pilot:
+    async with running(runtime, (110, 40), ready=False) as pilot:
         runtime.say(BuildProgressed(NASTY, 1, 2))
         await wait_until(pilot, lambda: f"Shards: {HARMLESS}" in screen_text(pilot))
         runtime.say(StartProgressed(NASTY))

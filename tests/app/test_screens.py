@@ -11,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from fleetchat.app.events import ChatNumber, ReplyFinished, RuntimeFailed, SnapshotTaken, TextArrived
+from fleetchat.app.panel.layout import PanelMode
 from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
 from tests.app.test_dialogues import talk
 from tests.app.test_turns import say
@@ -109,7 +110,7 @@ async def test_the_screen_looks_as_it_did(name: str, size: tuple[int, int]) -> N
     known = file.read_text(encoding="utf-8") if file.exists() else ""
     runtime = FakeRuntime()
     async with running(runtime, size) as pilot:
-        await pilot.press("f9")  # the fleet table has tests of its own
+        chat_screen(pilot).show_mode(PanelMode.HIDDEN)  # the fleet panel has tests of its own
         await STATES[name](pilot, runtime)
         await pilot.pause()
         await pilot.pause()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleetchat.app.events import ChatNumber, SnapshotTaken
-from fleetchat.app.widgets.fleet_table import FleetTable
+from fleetchat.app.widgets.fleet_panels import FleetLine
 from fleetchat.app.widgets.prompt import Prompt
 from tests.app.pilot import running, screen_text, type_text, wait_until
 from tests.fakes.runtime import FakeRuntime, StreamingRuntime, snapshot, stage
@@ -15,19 +15,36 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 WORDS = ["# Title\n\n", *[f"- item **{number}**\n" for number in range(40)], "\n```python\nx = 1\n```\n"]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-async def test_all_figures_fit(size: tuple[int, int]) -> None:
-    runtime = FakeRuntime()
-    async with running(runtime, size) as pilot:
+async def test_at_80_columns_the_fleet_is_one_line() -> None:
+    async with running(FakeRuntime(), (80, 24)) as pilot:
         lines = screen_text(pilot).splitlines()
-        assert max(map(len, lines)) <= size[0]
-        table = "\n".join(lines[-6:])
-        for title in ("Stage", "Address", "Layers", "State", "Compute", "Queue", "Network", "Cells"):
+        assert lines[-2] == "  2 of 2 stages ready    21.4 tokens/s  back   0.3 ms  F9 shows more"
+        for key in ("Send", "Newline", "Stop", "New chat", "Quit"):
+            assert key in lines[-1]
+        assert "…" not in "\n".join(lines)
+
+
+async def test_beside_the_chat_all_figures_fit() -> None:
+    async with running(FakeRuntime(), (140, 40)) as pilot:
+        lines = screen_text(pilot).splitlines()
+        assert max(map(len, lines)) <= 140
+        table = "\n".join(line[84:] for line in lines)
+        for title in (
+            "Stage",
+            "State",
+            "Memory",
+            "Live",
+            "Dead",
+            "Free",
+            "Heat",
+            "Compute",
+            "Queue",
+            "Network",
+        ):
             assert title in table
         assert "21.4 tokens/s" in table
         for key in ("Send", "Newline", "Stop", "New chat", "Quit"):
             assert key in lines[-1]
-        assert "…" not in "\n".join(lines)
 
 
 @pytest.mark.parametrize("size", [(20, 5), (40, 10), (5, 3), (1, 1), (300, 100)])
@@ -51,7 +68,7 @@ async def test_many_stages_become_one_line_on_a_low_screen() -> None:
         runtime.say(SnapshotTaken(snapshot(*(stage(index) for index in range(9)))))
         await wait_until(pilot, lambda: "9 of 9 stages ready" in screen_text(pilot))
         await pilot.resize_terminal(140, 50)
-        await wait_until(pilot, lambda: "127.0.0.1:41008" in screen_text(pilot))
+        await wait_until(pilot, lambda: "    8 ready" in screen_text(pilot))
 
 
 async def test_resizing_while_a_reply_streams_loses_nothing() -> None:
@@ -66,4 +83,4 @@ async def test_resizing_while_a_reply_streams_loses_nothing() -> None:
         await wait_until(pilot, lambda: "finished" in screen_text(pilot))
         assert "• item 39" in screen_text(pilot)
         assert pilot.app.query_one(Prompt).text == "x" * 8
-        assert pilot.app.query_one(FleetTable).display
+        assert pilot.app.screen.query_one(FleetLine).display

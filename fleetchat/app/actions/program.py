@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetchat.app.actions.registry import action
 from fleetchat.app.editor import edited
 from fleetchat.app.help_text import chat_help
+from fleetchat.app.panel.numbers import size
+from fleetchat.app.recorder import PanelRecorder
 from fleetchat.app.screens.choose import ChooseScreen
 from fleetchat.app.screens.help import HelpScreen
 from fleetchat.app.screens.theme_picker import ThemePicker
-from fleetchat.app.widgets.fleet_table import FleetTable
 from fleetchat.config.program_state import remember_setting
 from fleetchat.errors import FleetchatError
 
 if TYPE_CHECKING:
     from fleetchat.app.screens.chat import ChatScreen
+
+RECORDING = "fleet-recording.jsonl"  # the last recording without a name, in the state folder
+SAVE_TIMEOUT = 2.0  # seconds
 
 
 @action("chat.stop")
@@ -32,7 +37,28 @@ async def follow(screen: ChatScreen, _argument: str) -> None:
 
 @action("view.panel")
 async def panel(screen: ChatScreen, _argument: str) -> None:
-    screen.query_one(FleetTable).toggle_class("-hidden")
+    screen.show_mode(screen.panel_mode.following)
+
+
+@action("view.record")
+async def record(screen: ChatScreen, argument: str) -> None:
+    """Begin a recording, or end the one under way; `fleetchat replay` shows it."""
+    if screen.recorder is not None:
+        ended = await asyncio.to_thread(screen.end_recording, SAVE_TIMEOUT)
+        if ended is not None:
+            screen.tell(f"Recorded {size(ended.written)}; see it by: fleetchat replay {ended.path}")
+    else:
+        path = _recording_file(screen, argument)
+        try:
+            screen.recorder = await asyncio.to_thread(PanelRecorder, path)
+            screen.tell(f"Recording the fleet panel to {path}; /record ends it")
+        except FleetchatError as error:
+            screen.tell(error.message)
+    screen.refresh_all()
+
+
+def _recording_file(screen: ChatScreen, argument: str) -> Path:
+    return Path(argument).expanduser() if argument else screen.state_folder / RECORDING
 
 
 @action("prompt.editor")

@@ -10,9 +10,9 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
+from fleetchat.app.cells import one_line
 from fleetchat.app.help_text import HelpGroup, dialogue_help
 from fleetchat.app.screens.dialogue import Dialogue
-from fleetchat.app.stage_table import one_line
 
 
 class AskLineScreen(Dialogue[str | None]):

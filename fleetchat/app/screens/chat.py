@@ -1,4 +1,4 @@
-"""The chat screen: tabs, transcript, prompt, stage table. Its state changes only here.
+"""The chat screen: tabs, transcript, prompt, fleet. Its state changes only here.
 
 What waits for widgets (sending, the end of a reply, every command) is done by message handlers, one
 after the other: keys are handled by another task of Textual's and could come between two halves of it.
@@ -13,7 +13,6 @@ from pathlib import Path
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingsMap
-from textual.containers import Container
 from textual.message import Message
 from textual.widgets import Footer
 
@@ -27,10 +26,9 @@ from fleetchat.app.keeper import Keeper
 from fleetchat.app.keymap import KeyMap
 from fleetchat.app.messages import RuntimeNews
 from fleetchat.app.screens.ask_line import AskLineScreen
-from fleetchat.app.screens.desk import Desk
 from fleetchat.app.screens.failure import FailureScreen
+from fleetchat.app.screens.fleet_desk import FleetDesk
 from fleetchat.app.widgets.chat_pane import ChatPane
-from fleetchat.app.widgets.fleet_table import FleetTable
 from fleetchat.app.widgets.header_line import HeaderLine
 from fleetchat.app.widgets.prompt import Prompt
 from fleetchat.app.widgets.start_panel import StartPanel
@@ -40,7 +38,7 @@ from fleetchat.app.widgets.transcript import Transcript
 from fleetchat.app.words import Phase, context_words, counted, header_state, prompt_title
 from fleetchat.chat.history import ChatId
 from fleetchat.chat.sanitise import sanitise
-from fleetchat.fleet.telemetry import Answer, FleetSnapshot
+from fleetchat.fleet.telemetry import Answer
 
 CHECKPOINT = 1.0  # seconds: what is lost at most when the program is killed
 
@@ -67,12 +65,11 @@ def command_bindings(keys: KeyMap) -> list[Binding]:
     ]
 
 
-class ChatScreen(Desk):
+class ChatScreen(FleetDesk):
     """Several chats on one fleet."""
 
     DEFAULT_CSS = """
     ChatScreen { layout: vertical; background: $background; }
-    ChatScreen > #panes { height: 1fr; }
     """
 
     @dataclass
@@ -99,24 +96,21 @@ class ChatScreen(Desk):
         super().__init__(runtime, keeper, state)
         self._bindings = BindingsMap(command_bindings(keys))
         self.keys = keys
-        self.panel_shown = True
         self.phase = Phase.STARTING
         self.model = ""
         self._context_tokens = 0
-        self._snapshot: FleetSnapshot | None = None
         self._failure = ("", "")
 
     def compose(self) -> ComposeResult:
         yield HeaderLine()
         yield TabBar()
-        yield Container(*self._panes.values(), id="panes")
+        yield from self.compose_middle()
         yield StartPanel()
-        yield FleetTable()
+        yield from self.compose_line()
         yield Footer(show_command_palette=False)
 
     async def on_mount(self) -> None:
         self.describe_empty(self.pane)
-        self.query_one(FleetTable).set_class(not self.panel_shown, "-hidden")
         self._set_phase(Phase.STARTING)
         await self.begin()
 
@@ -171,11 +165,8 @@ class ChatScreen(Desk):
                 self.query_one(StartPanel).show_text(text)
             case events.FleetReady(model, context):
                 await self._become_ready(model, context)
-            case events.SnapshotTaken(snapshot, speeds):
-                self._show_snapshot(snapshot)
-                for number, pane in self._panes.items():
-                    pane.state.tokens_per_s = speeds.get(number, 0.0)
-                self.refresh_tabs()
+            case events.SnapshotTaken() as taken:
+                self._show_snapshot(taken)
             case events.PrefillProgressed(chat, done, total) if chat in self._panes:
                 self._panes[chat].state.prefill = (done, total) if done < total else None
                 self.refresh_words()
@@ -196,10 +187,12 @@ class ChatScreen(Desk):
             self.describe_empty(pane)
             await self._send_queued(pane)
 
-    def _show_snapshot(self, snapshot: FleetSnapshot) -> None:
-        self._snapshot = snapshot
-        self.query_one(FleetTable).show(snapshot)
+    def _show_snapshot(self, taken: events.SnapshotTaken) -> None:
+        self.take_fleet(taken)
         self._refresh_header()
+        for number, pane in self._panes.items():
+            pane.state.tokens_per_s = taken.speeds.get(number, 0.0)
+        self.refresh_tabs()
 
     async def _finish_reply(self, pane: ChatPane, answer: Answer) -> None:
         node = pane.state.finish(answer, seen=pane.shown)
@@ -341,8 +334,7 @@ class ChatScreen(Desk):
 
     def expect_fleet(self, words: str) -> None:
         """A fleet is being started; nothing can be sent before it is ready."""
-        self._snapshot = None
-        self.query_one(FleetTable).show(None)
+        self.forget_fleet()
         self._set_phase(Phase.STARTING)
         self.query_one(StartPanel).show_text(words)
 
@@ -356,13 +348,23 @@ class ChatScreen(Desk):
         self._refresh_header()
 
     def _refresh_header(self) -> None:
-        snapshot = self._snapshot
+        snapshot = self.fleet.view.snapshot if self.fleet.view is not None else None
         parts: tuple[str, ...] = (self.model,)
         if snapshot is not None:
-            parts = (self.model, counted(len(snapshot.stages), "stage"), snapshot.precision)
+            parts = (
+                self.model,
+                counted(len(snapshot.stages), "stage"),
+                snapshot.precision,
+                self._recording(),
+            )
         writing = sum(pane.state.writing is not None for pane in self._panes.values())
         speed = snapshot.tokens_per_s if snapshot is not None else 0.0
         self.query_one(HeaderLine).show(parts, header_state(self.phase, writing, speed))
+
+    def _recording(self) -> str:
+        if self.recorder is None:
+            return ""
+        return f"recording ended: {self.recorder.ended}" if self.recorder.ended else "recording"
 
     def describe_empty(self, pane: ChatPane) -> None:
         pane.transcript.context = self._context_tokens

@@ -12,9 +12,9 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from fleetchat.app.cells import one_line
 from fleetchat.app.help_text import HelpGroup, dialogue_help
 from fleetchat.app.screens.dialogue import Dialogue
-from fleetchat.app.stage_table import one_line
 
 
 class ChooseScreen(Dialogue[int | None]):

@@ -12,10 +12,10 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from fleetchat.app.cells import one_line
 from fleetchat.app.help_text import HelpGroup, dialogue_help
 from fleetchat.app.keeper import Keeper
 from fleetchat.app.screens.dialogue import Dialogue
-from fleetchat.app.stage_table import one_line
 from fleetchat.app.words import counted
 from fleetchat.chat.history import ChatId, ChatSummary, Hit
 

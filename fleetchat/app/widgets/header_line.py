@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.widgets import Static
 
-from fleetchat.app.stage_table import fitted, one_line
+from fleetchat.app.cells import fitted, one_line
 
 
 class HeaderLine(Static):

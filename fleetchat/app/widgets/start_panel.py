@@ -7,7 +7,7 @@ import time
 from textual import events
 from textual.widgets import Static
 
-from fleetchat.app.stage_table import one_line
+from fleetchat.app.cells import one_line
 from fleetchat.app.words import progress_line
 
 PATIENCE = 3.0  # seconds after which a step that cannot be counted tells how long it takes already

@@ -1,0 +1,104 @@
+"""The desk with the fleet on it: beside the chat, below it, or on the whole screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container, Horizontal
+
+from fleetchat.app.events import ChatNumber, RuntimeControl, SnapshotTaken
+from fleetchat.app.keeper import Keeper
+from fleetchat.app.panel.layout import PanelMode
+from fleetchat.app.panel.model import PanelModel
+from fleetchat.app.panel.pointing import explanation
+from fleetchat.app.panel.view import PanelView
+from fleetchat.app.recorder import PanelRecorder
+from fleetchat.app.screens.desk import Desk
+from fleetchat.app.screens.explain_figure import ExplainFigureScreen
+from fleetchat.app.screens.fleet import FleetScreen
+from fleetchat.app.widgets.fleet_panels import FleetLine, FleetPanel, FleetSide
+
+
+class FleetDesk(Desk):
+    """Keeps what is known of the fleet; draws it where it is wanted, and nowhere else."""
+
+    DEFAULT_CSS = """
+    FleetDesk > #middle { height: 1fr; }
+    FleetDesk > #middle > #panes { width: 1fr; height: 1fr; }
+    FleetDesk.-panel-side.-wide FleetSide { display: block; }
+    FleetDesk.-panel-side.-narrow FleetLine { display: block; }
+    FleetDesk.-tiny FleetLine, FleetDesk.-tiny FleetSide { display: none; }
+    """
+
+    def __init__(self, runtime: RuntimeControl, keeper: Keeper, state: Path) -> None:
+        super().__init__(runtime, keeper, state)
+        self.fleet = PanelModel()
+        self.panel_mode = PanelMode.SIDE
+        self.recorder: PanelRecorder | None = None
+
+    def compose_middle(self) -> ComposeResult:
+        """The chats, and the fleet beside them."""
+        with Horizontal(id="middle"):
+            yield Container(*self._panes.values(), id="panes")
+            yield FleetSide(self.fleet, "fleet-side")
+
+    def compose_line(self) -> ComposeResult:
+        """The fleet in one line."""
+        yield FleetLine(self.fleet, "fleet-line")
+
+    def show_mode(self, mode: PanelMode) -> None:
+        """Hidden, beside the chat, or on the whole screen."""
+        self.panel_mode = mode
+        self.set_class(mode is PanelMode.SIDE and self.fleet.view is not None, "-panel-side")
+        if mode is PanelMode.FULL:
+            self.app.push_screen(FleetScreen(self.fleet), self._after_full)
+        else:
+            self.draw_fleet()
+
+    def _after_full(self, mode: PanelMode | None) -> None:
+        self.show_mode(mode or PanelMode.SIDE)
+
+    def take_fleet(self, taken: SnapshotTaken) -> None:
+        """A newer snapshot."""
+        first = self.fleet.view is None
+        view = PanelView(taken.snapshot, self._places(taken.sessions))
+        blocks = self.fleet.take(view)
+        if self.recorder is not None:
+            self.recorder.take(view, blocks)
+        if first:
+            self.set_class(self.panel_mode is PanelMode.SIDE, "-panel-side")
+        self.draw_fleet()
+
+    def end_recording(self, timeout: float) -> PanelRecorder | None:
+        """Close the recording that is written, if one is; returns it."""
+        recorder, self.recorder = self.recorder, None
+        if recorder is not None:
+            recorder.close(timeout)
+        return recorder
+
+    def forget_fleet(self) -> None:
+        """The fleet is gone."""
+        self.fleet.forget()
+        self.remove_class("-panel-side")
+        self.draw_fleet()
+
+    def draw_fleet(self) -> None:
+        """Every panel decides by itself whether somebody can see it."""
+        screen = self.app.screen
+        if isinstance(screen, FleetScreen):
+            screen.follow()
+            return
+        for panel in self.query(FleetPanel):
+            panel.draw()
+
+    def _places(self, sessions: Mapping[ChatNumber, int]) -> dict[int, int]:
+        """Which tab is which session's, by its place in the line of tabs."""
+        places = {number: place for place, number in enumerate(self.tabs.numbers, start=1)}
+        return {session: places[chat] for chat, session in sessions.items() if chat in places}
+
+    @on(FleetPanel.Explain)
+    def _explain(self, event: FleetPanel.Explain) -> None:
+        self.app.push_screen(ExplainFigureScreen(explanation(event.spot)))
