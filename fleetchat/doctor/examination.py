@@ -97,7 +97,7 @@ class Examination:
         check("port", self._port)
         self._peers()
         needs = ("OpenVINO", "shards", "tokenizer", "context", "memory", "key", *self._of_peers())
-        check("chain", self._chain, needs=needs, missing=self._no_build())
+        check("chain", self._chain, needs=needs, missing=self._no_build() or self._lacking())
 
     # --- the machine ---------------------------------------------------------------------------------
 
@@ -241,8 +241,9 @@ class Examination:
         return peers_of(_there(self._config))
 
     def _read_key(self) -> Finding:
+        from fleetchat.certificates import certificate_file, check_certificate
         from fleetchat.doctor.key import check_key
-        from fleetchat.keys import KEY_FILE_NAME
+        from fleetchat.keys import KEY_FILE_NAME, FleetKey
         from fleetchat.paths import config_folder
 
         named = _there(self._config).fleet.key_file
@@ -250,6 +251,9 @@ class Examination:
         found, self._key = check_key(
             named or config_folder() / KEY_FILE_NAME, named=named is not None, needed=needed
         )
+        if self._key is not None and _there(self._config).fleet.tls:
+            path = named or config_folder() / KEY_FILE_NAME
+            self._key = FleetKey(self._key, check_certificate(certificate_file(path)))
         return found
 
     def _port(self) -> Finding:
@@ -288,6 +292,12 @@ class Examination:
 
     def _of_peers(self) -> tuple[str, ...]:
         return tuple(finding.name for finding in self._list.findings if finding.name.startswith("peer"))
+
+    def _lacking(self) -> str:
+        """Opening the chain would send the shards, and nothing is changed here."""
+        names = self._of_peers()
+        lacks = [one.name for one in self._list.findings if one.name in names and one.status is Status.WARN]
+        return f"{lacks[0]} does not have its shard yet" if lacks else ""
 
     def _options(self) -> FleetOptions:
         """As `fleet.configured.prepare_fleet` makes them, with nothing drafted."""

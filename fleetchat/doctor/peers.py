@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import trio
 
-from fleetchat.doctor.finding import Finding, fail, failure_of, ok
+from fleetchat.doctor.finding import Finding, fail, failure_of, ok, warn
 from fleetchat.errors import FleetchatError, PeerLost, PeerUnreachable, RemoteProtocolError
 from fleetchat.fleet.chain import Chain
+from fleetchat.fleet.measuring import measure_peer, measurement_lines
 from fleetchat.fleet.opening import Opening, stages_of
 from fleetchat.fleet.options import FleetOptions, PeerSpec
+from fleetchat.fleet.watching import SHARD_FAULTS
 from fleetchat.ids import Address
 from fleetchat.transport.dialling import dial
 from fleetchat.transport.link import Link
@@ -24,6 +26,8 @@ ANSWER_DEADLINE = 3.0  # seconds: a refusal comes at once, a shard that is loade
 EVERYWHERE = "masked"  # the engine that every peer has; what "auto" becomes is settled by the chain
 VERIFIED = 1  # PROGRESS counts this far when the shard's hashes are compared
 
+LACKS = "its shard is not there yet"
+SENT_LATER = "nothing: the next chat sends it"
 UNREACHABLE = (
     "start `fleetchat peer --listen 0.0.0.0:PORT --key-file FILE` there, let its port through the firewall, "
     "and check the address in fleet.toml"
@@ -38,6 +42,7 @@ class Question:
     peer: PeerSpec
     address: Address
     open_: Open | None
+    turn: trio.Lock = field(default_factory=trio.Lock)  # one peer at a time is measured
 
     @property
     def name(self) -> str:
@@ -56,10 +61,11 @@ def questions(peers: tuple[PeerSpec, ...], options: FleetOptions | None, key: by
     nearest = remote[0][2] if remote else Address("127.0.0.1", 1)
     addresses = [peer.address or nearest for peer in peers]  # a stage of this machine has no port yet
     chain = Chain(stages_of(options, addresses))
+    turn = trio.Lock()
     engine = EVERYWHERE if options.kv == "auto" else options.kv
     opening = Opening(replace(options, kv=engine), key, lambda line: None)
     return [
-        Question(number, peer, address, opening.frame(chain, chain.stages[number]))
+        Question(number, peer, address, opening.frame(chain, chain.stages[number]), turn)
         for number, peer, address in remote
     ]
 
@@ -91,7 +97,8 @@ async def check_peer(question: Question, key: bytes, rebuild: str) -> Finding:
         return fail(
             question.name,
             f"{error.message}: it is no fleetchat peer, or one that hangs",
-            f"correct the address {question.address} in fleet.toml, or end what listens there and start "
+            error.hint
+            or f"correct the address {question.address} in fleet.toml, or end what listens there and start "
             "`fleetchat peer`",
         )
     except PeerUnreachable as error:
@@ -105,11 +112,24 @@ async def check_peer(question: Question, key: bytes, rebuild: str) -> Finding:
         return failure_of(question.name, error, "see the output of `fleetchat peer` there")
     finally:
         await link.aclose()
+    said = f"fleetchat {link.their_version}, the key is right, handshake {milliseconds:.0f} ms"
+    if refusal is not None and refusal.code in SHARD_FAULTS:
+        details = await _measured(question, key)
+        return warn(question.name, f"{question.title}: {said}; {LACKS}", SENT_LATER, *details)
     if refusal is not None:
         return fail(question.name, f"{question.title}: {refusal.text}", refusal.hint or rebuild)
-    said = f"fleetchat {link.their_version}, the key is right, handshake {milliseconds:.0f} ms"
     shard = "it has the shard" if question.open_ else "its shard was not asked for: there are none here"
-    return ok(question.name, f"{question.title}: {said}; {shard}")
+    return ok(question.name, f"{question.title}: {said}; {shard}", *await _measured(question, key))
+
+
+async def _measured(question: Question, key: bytes) -> tuple[str, ...]:
+    """Memory, device and link of a peer, in a line; why not, where that fails."""
+    try:
+        async with question.turn:
+            measure = await measure_peer(question.peer.title, question.address, key)
+    except FleetchatError as error:
+        return (f"not measured: {error.message}",)
+    return tuple(measurement_lines([measure]))
 
 
 async def _ask(link: Link, open_: Open | None) -> Error | None:

@@ -19,6 +19,7 @@ from fleetchat.fleet.chain import Chain, Stage
 from fleetchat.fleet.options import FleetOptions, load_deadline
 from fleetchat.fleet.telemetry import StageState
 from fleetchat.fleet.trouble import Cause
+from fleetchat.fleet.versions import own_openvino, version_note
 from fleetchat.fleet.watching import (
     Readiness,
     keep_pinging,
@@ -179,6 +180,7 @@ async def _connect_all(
     if deadline.cancelled_caught:
         waiting = [stage.title for stage in chain.stages if stage.ready is None]
         raise FleetError(f"{', '.join(waiting)} did not become ready in {load_deadline(largest):.0f} s")
+    _tell_versions(opening, chain)
     windows = [stage.ready.window for stage in chain.stages if stage.ready]
     chain.start(upstream, min(windows))
     nursery.start_soon(read_upstream, upstream, chain)
@@ -188,6 +190,22 @@ async def _connect_all(
         nursery.start_soon(watch_data_link, link, stage, chain)
     nursery.start_soon(note_network, upstream, returning, chain)
     nursery.start_soon(watch_progress, chain)
+
+
+def _tell_versions(opening: Opening, chain: Chain) -> None:
+    """Raises PeerRefused for a stage whose OpenVINO is of another series."""
+    for stage in chain.stages:
+        assert stage.ready is not None
+        ready = stage.ready
+        try:
+            note = version_note(
+                stage.place, fleetchat=ready.fleetchat, openvino=ready.openvino, ours=own_openvino()
+            )
+        except PeerRefused as failure:
+            chain.lose(stage, failure, Cause.REFUSED)
+            raise
+        if note:
+            opening.on_progress(note)
 
 
 async def _cancel_when_failed(chain: Chain, scope: trio.CancelScope) -> None:

@@ -78,10 +78,12 @@ async def test_a_peer_without_the_shard(healthy: SetUp, empty: SetUp, tmp_path: 
         peers = (PeerSpec(None), PeerSpec(address, "right"))
         (asked,) = questions(peers, options_of(healthy, peers), key)
         found = await check_peer(asked, key, "rebuild")
-    assert (found.name, found.status) == ("peer 1", Status.FAIL)
-    assert found.text.startswith(f"right at {address}: the chat wants a shard of build ")
-    assert found.text.endswith("this peer has no shards at all")
-    assert found.remedy == "build it on the peer: fleetchat shards build RECIPE --stages 2"
+    assert (found.name, found.status) == ("peer 1", Status.WARN)
+    assert found.text.startswith(f"right at {address}: fleetchat ")
+    assert found.text.endswith("; its shard is not there yet")
+    assert found.remedy == "nothing: the next chat sends it"
+    (measured,) = found.details
+    assert measured.startswith(f"measured: right ({address}): ")
 
 
 async def test_a_chain_over_a_peer_and_an_embedded_stage(healthy: SetUp, tmp_path: Path) -> None:
