@@ -87,7 +87,11 @@ class Terminal:
 
     def chat_process(self) -> int:
         """The program, its peers left out."""
-        return next(number for number, line in self.processes().items() if " peer " not in line)
+        return next(
+            number
+            for number, line in self.processes().items()
+            if "-m fleetchat" in line and " peer " not in line
+        )
 
     def exit_status(self) -> str:
         file = self.folder / "status"
@@ -210,8 +214,12 @@ def test_a_message_is_written_in_the_user_s_editor(terminal: Terminal) -> None:
     terminal.editor = str(editor)
     terminal.open(100, 30)
     terminal.keys("typed here, ", "C-g")
-    terminal.wait_for("Editor:")  # it has the terminal to itself
-    terminal.keys("there", "Enter")
+    terminal.wait_for("Editor:")  # it has the terminal to itself,
+    os.kill(terminal.chat_process(), signal.SIGCONT)  # also when both are resumed after Ctrl+Z
+    terminal.keys("there")
+    terminal.wait_for("Editor: there")
+    assert terminal.tmux("display-message", "-p", "#{alternate_on}").strip() == "0"
+    terminal.keys("Enter")
     terminal.wait_for("typed here, there 日本")
     terminal.keys(" and on")
     terminal.wait_for("typed here, there 日本 and on")
