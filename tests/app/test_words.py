@@ -5,6 +5,7 @@ from rich.cells import cell_len
 
 from fleetchat.app.chat_state import ChatState
 from fleetchat.app.events import ChatNumber
+from fleetchat.app.widgets.header_line import what_fits
 from fleetchat.app.words import counted, progress_line, reply_footer
 from fleetchat.fleet.telemetry import Answer, FinishReason
 from tests.fakes.runtime import answer
@@ -55,3 +56,10 @@ def test_progress() -> None:
     assert progress_line("fetching", 0, 0, 40) == "fetching …"
     for width in range(20, 60):
         assert cell_len(progress_line("cutting", 1, 3, width)) <= width
+
+
+def test_the_header_leaves_out_what_does_not_fit_and_cuts_nothing() -> None:
+    parts = ("fleetchat", "", "A model", "2 stages", "fast")
+    assert what_fits(parts, 40) == "fleetchat · A model · 2 stages · fast"
+    assert what_fits(parts, 36) == "fleetchat · A model · 2 stages"
+    assert what_fits(parts, 25) == what_fits(parts, 5) == "fleetchat · A model"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from textual import events
 from textual.widgets import Static
 
@@ -28,6 +29,13 @@ class HeaderLine(Static):
         self._draw()
 
     def _draw(self) -> None:
-        left = one_line(" · ".join(("fleetchat", *(part for part in self._parts if part))))
         room = max(0, self.app.size.width - 4 - len(self._state) - 2)
-        self.update(f"{fitted(left, room)}  {self._state}")
+        self.update(f"{fitted(what_fits(('fleetchat', *self._parts), room), room)}  {self._state}")
+
+
+def what_fits(parts: tuple[str, ...], room: int) -> str:
+    """The parts in one line, the last ones left out where there is no room (pure)."""
+    told = [one_line(part) for part in parts if part]  # program and model stay in any case
+    while len(told) > 2 and cell_len(" · ".join(told)) > room:
+        told.pop()
+    return " · ".join(told)
