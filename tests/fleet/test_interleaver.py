@@ -223,8 +223,9 @@ async def test_a_stream_goes_on_between_the_chunks_of_a_long_prompt() -> None:
             await wait_for(lambda: stream.shown >= 5)
             await long.run(lambda done, total: at.append(stream.shown))
             stream.session.stop()
-        assert len(at) > 3
-        assert at[-1] - at[0] >= 3
+        steps = len(at) - 1
+        assert steps > 3
+        assert at[-1] - at[0] >= steps // 3, at  # of three chunks, one at least has let the stream pass
 
 
 async def test_focus_is_looked_at_for_every_chunk() -> None:
