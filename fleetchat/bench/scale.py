@@ -27,6 +27,7 @@ from fleetchat.fleet.options import FleetOptions, require_draft_model
 MAX_TOKENS = 256
 BATCH_TOKENS = 128  # a reply of the continuous batching row: nobody can stop it at a loop
 BACKENDS = ("SDPA", "PA")
+CORES = "cores"  # a pipeline on every core at once
 WRONG = "wrong"
 PROMPTS_A_PAIR = 5
 
@@ -75,6 +76,10 @@ async def measure_scale(setting: Setting, plan: Plan) -> Report:
     best = fastest({backend: drafting[backend] for backend in BACKENDS})
     rows = [paired_row(f"{plan.name}/llmpipeline", "tokens/s", drafting["chain"], drafting[best])]
     rows.append(paired_row(f"{plan.name}/genai-cb", "tokens/s", batched["chain"], batched["CB"]))
+    if CORES in drafting:
+        rows.append(
+            paired_row(f"scale.{plan.stages}cores/llmpipeline", "tokens/s", drafting[CORES], drafting[best])
+        )
     if "none" in drafting:
         rows.append(paired_row(f"{plan.name}/none", "tokens/s", drafting["chain"], drafting["none"]))
     return _report(setting, subject, plan, rows, best)
@@ -109,9 +114,18 @@ async def _measure_streams(
 
         return measure
 
-    def pipeline(side: BaselineSide) -> Measure:
+    def pipeline(*sides: BaselineSide) -> Measure:
         async def measure(pair: int) -> float:
-            return decode_rate(await side.replies(turned(prompts, pair * PROMPTS_A_PAIR), seconds))
+            rates: list[float] = []
+
+            async def one(side: BaselineSide, number: int) -> None:
+                own = turned(prompts, pair * PROMPTS_A_PAIR + number)
+                rates.append(decode_rate(await side.replies(own, seconds)))
+
+            async with trio.open_nursery() as nursery:
+                for number, side in enumerate(sides):
+                    nursery.start_soon(one, side, number)
+            return sum(rates)
 
         return measure
 
@@ -124,11 +138,17 @@ async def _measure_streams(
             fleet = await stack.enter_async_context(open_fleet(fleet_options, on_progress=setting.note))
             side = FleetSide(fleet, subject, sessions=plan.sessions, max_tokens=MAX_TOKENS)
             members[name] = chain(side)
-        for backend in BACKENDS:
-            baseline = open_baseline(
-                setting, subject, backend, cores=setting.cores[:1], max_tokens=MAX_TOKENS
-            )
-            members[backend] = pipeline(await stack.enter_async_context(baseline))
+
+        async def load(backend: str, core: int) -> BaselineSide:
+            cores = setting.cores[core : core + 1]
+            baseline = open_baseline(setting, subject, backend, cores=cores, max_tokens=MAX_TOKENS)
+            return await stack.enter_async_context(baseline)
+
+        sides = {backend: await load(backend, 0) for backend in BACKENDS}
+        members |= {backend: pipeline(side) for backend, side in sides.items()}
+        if plan.sessions > 1 and 1 < plan.stages <= len(setting.cores):
+            others = [await load(BACKENDS[0], core) for core in range(1, plan.stages)]
+            members[CORES] = pipeline(sides[BACKENDS[0]], *others)
         return await _alternate(setting, members, "streams")
 
 
@@ -215,5 +235,15 @@ def _report(setting: Setting, subject: Subject, plan: Plan, rows: list[Row], bes
             "sessions share a pass"
         ),
         rows=tuple(rows),
-        notes=(f"llmpipeline is the {best} backend, the faster one",),
+        notes=_notes(plan, rows, best),
     )
+
+
+def _notes(plan: Plan, rows: Sequence[Row], best: str) -> tuple[str, ...]:
+    notes = [f"llmpipeline is the {best} backend, the faster one"]
+    if any(row.id == f"scale.{plan.stages}cores/llmpipeline" for row in rows):
+        notes.append(
+            f"scale.{plan.stages}cores: as many pipelines at once, each with a core and a user of its own. "
+            "That is all that the cores give; a chain with one session a pass and no drafts cannot pass it"
+        )
+    return tuple(notes)
