@@ -21,6 +21,8 @@ from fleetchat.fleet.draft.interface import DraftKey, DraftSource, Proposal
 PROBE_SHARE = 0.015  # of the time may go to trying a draft model that does not pay; 2 % is the most
 FIRST_PROBES = 12  # that a session starts with
 SAVED_PROBES = 20  # that it can save up from what drafts won, so that bad luck does not end them
+REST = 7  # rounds for which a draft model that is far from paying is not thought about: that costs 0.2 ms
+FAR = 0.5  # of the acceptance that would have to be: below it a model is far from paying
 MEASURABLE = 0.01  # of a traversal: what a row is taken to cost at least
 RATE_MEMORY = 0.98  # of the tokens per second: 50 rounds count
 RATE_ROUNDS = 8  # before them the rate is the best that the round itself could have
@@ -81,6 +83,8 @@ class AdaptiveDepth:
         self._lag = 1  # ids that a draft model would have to feed
         self._probe_seconds = float("inf")  # that may be spent; bounded when the first costs are known
         self._probing = False
+        self._rest = 0  # rounds left
+        self._slept: list[Round] = []  # what went by meanwhile
         self.reason = ""
 
     def heir(self) -> AdaptiveDepth:
@@ -94,6 +98,10 @@ class AdaptiveDepth:
         return heir
 
     def choose(self, key: DraftKey, *, other_rows: int = 0) -> int:
+        if self._rest and key.source is DraftSource.MODEL:
+            self._rest -= 1
+            return 0
+        self._wake()
         self._probing = False
         expected = self._expected(key)
         seconds = [self._seconds(key, depth, other_rows) for depth in range(len(expected))]
@@ -104,9 +112,33 @@ class AdaptiveDepth:
         if depth == 0 and self._max and key.source is DraftSource.MODEL:
             self._probing = self._probe_seconds >= self._probe_cost(other_rows)
         self.reason = self._explained(key, depth, needed)
+        hopeless = depth == 0 and not self._probing and self._acceptance.first(key) < FAR * needed
+        if hopeless and key.source is DraftSource.MODEL:
+            self._rest = REST
         return 1 if self._probing else depth
 
     def record(self, round_: Round) -> None:
+        if self._rest and not round_.proposal.guesses:
+            self._slept.append(round_)
+        else:
+            self._wake()
+            self._learn(round_)
+
+    def _wake(self) -> None:
+        """Learn what went by; all of it was without drafts, so one round stands for all others."""
+        slept, self._slept, self._rest = self._slept, [], 0
+        if slept:
+            for round_ in slept[:-1]:
+                self._note_time(round_)
+            self._learn(slept[-1])
+
+    def _note_time(self, round_: Round) -> None:
+        if round_.seconds > 0:
+            self._rate.add(len(round_.emitted), round_.seconds + round_.draft_seconds)
+            self._probe_seconds += PROBE_SHARE * round_.seconds
+        self._lag += len(round_.emitted)
+
+    def _learn(self, round_: Round) -> None:
         self._acceptance.observe(round_.proposal.guesses, round_.emitted)
         self._costs.record_draft(round_.proposal, round_.draft_seconds)
         if round_.seconds > 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleetchat.fleet.draft.costs import RoundCosts
-from fleetchat.fleet.draft.depth import AdaptiveDepth, DepthPolicy, FixedDepth, Round
+from fleetchat.fleet.draft.depth import REST, AdaptiveDepth, DepthPolicy, FixedDepth, Round
 from fleetchat.fleet.draft.interface import NOTHING, DraftKey, DraftSource, Guess, Proposal
 from tests.fakes.simulated_speculation import Profile, SimulatedSession, traversal
 
@@ -191,3 +191,25 @@ def test_the_next_session_does_not_try_a_useless_draft_model_all_over_again() ->
         proposal = Proposal(ids, (Guess(key, ids),) if ids else ())
         heir.record(Round(proposal, (2,), 1 + count, 0.02 * (1 + 0.1 * count), 0.001 * count))
     assert tried <= 4
+
+
+def test_a_model_that_is_far_from_paying_is_not_thought_about_in_every_round() -> None:
+    """Nor is anything lost by it: time and rounds count as before."""
+    costs = RoundCosts()
+    policy = AdaptiveDepth(costs, MOST)
+    guess = Proposal((5,), (Guess(MODEL, (5,)),))
+    for _ in range(60):
+        policy.record(Round(guess, (6,), 2, 0.020, 0.002))
+        policy.record(Round(NOTHING, (6,), 1, 0.018, 0.0))
+    depths = [policy.choose(MODEL)]
+    reason = policy.reason
+    for _ in range(REST):
+        policy.record(Round(NOTHING, (6,), 1, 0.018, 0.0))
+        depths.append(policy.choose(MODEL))
+        assert policy.reason == reason
+    assert depths == [0] * (REST + 1)
+    level = costs.traversal.seconds(1)
+    for _ in range(8 * (REST + 1)):  # the chain became slower
+        policy.record(Round(NOTHING, (6,), 1, 0.036, 0.0))
+        policy.choose(MODEL)
+    assert costs.traversal.seconds(1) > 1.3 * level
