@@ -1,0 +1,280 @@
+"""Every figure of the panel against the raw log of the run: a real coordinator, stages of known times."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+import pytest
+import trio
+
+from fleetchat.app.panel import numbers
+from fleetchat.app.panel.history import BlockHistory
+from fleetchat.app.panel.lanes import lane_cells
+from fleetchat.app.panel.layout import Watching, full_lines
+from fleetchat.app.panel.lines import Line
+from fleetchat.app.panel.model import PanelModel
+from fleetchat.app.panel.view import PanelView
+from fleetchat.bench.relay import RelayedLegs, Shape
+from fleetchat.fleet.coordinator import Fleet, FleetSession
+from fleetchat.fleet.draft.interface import ChooseDepth, DraftKey, DraftSource, Guess, Proposal, ShouldStop
+from fleetchat.fleet.event_log import EventKind
+from fleetchat.fleet.timeline import Block, WorkKind, kind_of
+from fleetchat.wire.frames import Draw
+from tests.fakes.chain import Letters, fake_fleet, request
+from tests.fakes.engine import by_position
+from tests.fakes.scripted_chain import Logged, ScriptedChain, scripted_fleet
+from tests.peer.coordinator import wait_for
+
+pytestmark = pytest.mark.trio
+
+LEGS = [0.001, 0.004, 0.002]
+WIDTH = 138
+
+
+class SometimesRight:
+    """Three guesses a round; position p is guessed wrong where p is divisible by 4."""
+
+    name = "sometimes"
+
+    def propose(
+        self,
+        session: int,
+        committed: Sequence[int],
+        depth: ChooseDepth,
+        draw: Draw,
+        should_stop: ShouldStop = lambda: False,
+    ) -> Proposal:
+        key = DraftKey(DraftSource.MODEL)
+        start = len(committed)
+        places = range(start, start + min(3, depth(key)))
+        ids = tuple(by_position(0, place) if place % 4 else 1 for place in places)
+        return Proposal(ids, (Guess(key, ids),))
+
+    def forget(self, session: int) -> None:
+        """Nothing is kept."""
+
+
+def steady(stage: int, rows: int, now: float) -> float:
+    """Stage 0 takes 5 ms and 1 ms a row, stage 1 2 ms more."""
+    return 0.005 + 0.002 * stage + 0.001 * rows
+
+
+def ignore(text: str) -> None:
+    """Nobody reads it."""
+
+
+async def converse(fleet: Fleet, session: FleetSession, prompt: int, tokens: int) -> None:
+    await fleet.generate(session, request([7] * prompt, max_tokens=tokens), Letters(), on_text=ignore)
+
+
+def shown(lines: Sequence[Line]) -> dict[tuple[str, str], list[str]]:
+    """What the panel says, by figure and subject, in reading order."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for line in lines:
+        for span in line:
+            if span.figure:
+                found.setdefault((span.figure, span.subject), []).append(span.text.strip())
+    return found
+
+
+def panel_of(fleet: Fleet, model: PanelModel) -> dict[tuple[str, str], list[str]]:
+    view = PanelView(fleet.snapshot(), {1: 1, 2: 2})
+    model.take(view)
+    return shown(full_lines(view, model.blocks, Watching(), WIDTH, 40))
+
+
+def rank(values: list[float], share: float) -> float:
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def returned_by(chain: ScriptedChain, now: float) -> list[Logged]:
+    return [one for one in chain.log if one.returned <= now]
+
+
+def medians(log: list[Logged], values: list[float], now: float) -> list[float | None]:
+    """The last minute in steps of 5 s of the clock."""
+    last = int(now // 5)
+    steps = [
+        [value for one, value in zip(log, values, strict=True) if one.returned // 5 == step]
+        for step in range(last - 11, last + 1)
+    ]
+    return [median(step) if step else None for step in steps]
+
+
+async def test_every_figure_is_that_of_the_raw_log(autojump_clock: trio.testing.MockClock) -> None:
+    async with (
+        scripted_fleet(steady, LEGS, drafter=SometimesRight(), depth=3) as (fleet, chain),
+        trio.open_nursery() as nursery,
+    ):
+        model = PanelModel()
+        for prompt in (40, 90):
+            nursery.start_soon(converse, fleet, fleet.new_session(), prompt, 3000)
+        while trio.current_time() < 12.0:
+            await trio.sleep(0.25)
+            panel_of(fleet, model)
+        await trio.sleep(0.1234)
+        now = trio.current_time()
+        said = panel_of(fleet, model)
+        log = returned_by(chain, now)
+        _check_stages(said, log, now)
+        _check_speeds(said, log, now)
+        _check_speculation(said, chain, log)
+        _check_lanes(model.blocks, log, now)
+        for session in fleet.sessions:
+            session.stop()
+
+
+def _check_stages(said: dict[tuple[str, str], list[str]], log: list[Logged], now: float) -> None:
+    for stage in range(2):
+        name = f"stage {stage}"
+        for figure, values in (
+            ("compute", [round(one.passages[stage].compute * 1e6) / 1000 for one in log]),
+            ("queue", [round(one.passages[stage].queue * 1e6) / 1000 for one in log]),
+            ("network", [LEGS[stage] * 1000] * len(log)),
+        ):
+            assert said[figure, name] == [
+                numbers.milliseconds(rank(values, 0.50)),
+                numbers.milliseconds(rank(values, 0.95)),
+                numbers.history_bars(medians(log, values, now), 12).strip(),
+            ], (figure, name)
+        assert said["state", name] == ["busy"]
+        assert said["layers", name] == [f"{3 * stage}–{3 * stage + 2}"]
+        assert said["heat", name] == ["1.0x"]
+    assert said["network", "the way back"][:2] == ["2.0", "2.0"]
+
+
+def _check_speeds(said: dict[tuple[str, str], list[str]], log: list[Logged], now: float) -> None:
+    times: dict[int, list[float]] = {1: [], 2: []}
+    for one in log:
+        for (session, *_), emitted in zip(one.slices, one.drawn, strict=True):
+            times[session] += [one.returned] * emitted
+    every = sorted(times[1] + times[2])
+    for subject, committed in (("all chats", every), ("chat 1", times[1]), ("chat 2", times[2])):
+        recent = [when for when in committed if when >= now - 2.0]
+        speed = (len(recent) - 1) / (recent[-1] - recent[0])
+        unit = " tokens/s" if subject == "all chats" else "/s"
+        assert said["speed", subject] == [f"{numbers.speed(speed)}{unit}"]
+    tokens = {1: 40 + len(times[1]), 2: 90 + len(times[2])}
+    assert said["tokens", "chat 1"] == [numbers.count(tokens[1])]
+    assert said["tokens", "chat 2"] == [numbers.count(tokens[2])]
+    assert said["tokens", "all"] == [numbers.count(tokens[1] + tokens[2])]
+
+
+def _check_speculation(
+    said: dict[tuple[str, str], list[str]], chain: ScriptedChain, log: list[Logged]
+) -> None:
+    done = [(*piece, emitted) for one in log for piece, emitted in zip(one.slices, one.drawn, strict=True)]
+    for subject, sessions in (("all", {1, 2}), ("chat 1", {1}), ("chat 2", {2})):
+        own = [one for one in done if one[0] in sessions and one[4]]
+        drafted, accepted = sum(one[2] for one in own), sum(one[3] for one in own)
+        returned = {id(one) for one in log}
+        rollbacks = [
+            cells
+            for when, session, cells in chain.rollbacks
+            if session in sessions and any(one.sent == when and id(one) in returned for one in chain.log)
+        ]
+        assert said["acceptance", subject][0] == f"{accepted / drafted:.0%}"
+        assert said["rounds", subject] == [numbers.count(len(own))]
+        assert said["rollbacks", subject] == [numbers.count(len(rollbacks))]
+        assert said["masked", subject] == [numbers.count(sum(rollbacks))]
+    assert said["compactions", "all"] == [str(chain.compactions)]
+    rounds = Counter(one[3] for one in done if one[2])
+    total = sum(rounds.values())
+    for number, hits in rounds.items():
+        (text,) = said["accepted", f"{hits} of {total} rounds had {number} right"]
+        assert text.endswith(f"{hits / total:.0%}")
+    assert said["acceptance", "all chats"][0].endswith(
+        f"{sum(one[3] for one in done) / sum(one[2] for one in done):.0%} right"
+    )
+
+
+def _check_lanes(blocks: BlockHistory, log: list[Logged], now: float) -> None:
+    """Block by block, and the bubbles; then the cells of the lane as they are drawn."""
+    window = blocks.window(now, 1.0)
+    assert window is not None
+    for stage, lane in enumerate(window.stages):
+        expected = [
+            Block(
+                stage,
+                session,
+                kind_of(rows, drafts),
+                rows,
+                one.passages[stage].start,
+                one.passages[stage].end,
+            )
+            for one in log
+            for session, rows, drafts, _ in one.slices
+            if one.passages[stage].end > now - 1.0
+        ]
+        assert [(one.session, one.kind, one.rows) for one in lane.blocks] == [
+            (one.session, one.kind, one.rows) for one in expected
+        ]
+        for drawn, true in zip(lane.blocks, expected, strict=True):
+            assert (drawn.start, drawn.end) == (
+                pytest.approx(true.start, abs=2e-6),
+                pytest.approx(true.end, abs=2e-6),
+            )
+        length = window.complete_until - window.start
+        covered = sum(
+            max(0.0, min(one.end, window.complete_until) - max(one.start, window.start)) for one in expected
+        )
+        assert lane.busy == pytest.approx(covered / length, abs=1e-4)
+        cells = lane_cells(lane.blocks, window.start, window.end, window.complete_until, 50)
+        assert {cell.kind for cell in cells} <= {WorkKind.VERIFY, WorkKind.DECODE, None}
+
+
+async def test_a_long_prompt_is_a_prefill_on_every_lane(autojump_clock: trio.testing.MockClock) -> None:
+    async with scripted_fleet(steady, LEGS) as (fleet, chain):
+        await converse(fleet, fleet.new_session(), 900, 2)
+        snapshot = fleet.snapshot()
+        assert snapshot.timeline is not None
+        for stage, lane in enumerate(snapshot.timeline.stages):
+            first = lane.blocks[0]
+            assert (first.kind, first.rows) == (WorkKind.PREFILL, 900)
+            assert first.end - first.start == pytest.approx(steady(stage, 900, 0.0), abs=2e-6)
+        assert chain.log[0].slices == ((1, 900, 0, 0),)
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+async def test_a_stage_that_is_slowed_to_half_is_marked_within_a_minute(
+    slow: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    def compute(stage: int, rows: int, now: float) -> float:
+        return 5 * steady(stage, rows, now) * (2 if stage == slow and now >= 60.0 else 1)
+
+    async with scripted_fleet(compute, LEGS) as (fleet, _), trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(converse, fleet, fleet.new_session(), 20, 4000)
+        model, marked = PanelModel(), math.inf
+        while trio.current_time() < 125.0:
+            await trio.sleep(1.0)
+            said = panel_of(fleet, model)
+            hot = said["heat", f"stage {slow}"][0]
+            assert not said["heat", f"stage {1 - slow}"][0].startswith("HOT")
+            if hot.startswith("HOT"):
+                marked = min(marked, trio.current_time())
+        assert 60.0 < marked < 120.0
+        factor = float(hot.removeprefix("HOT ").removesuffix("x"))
+        assert 1.7 <= factor <= 2.0, "a part is put down to the context that grew meanwhile"
+        events = [(event.kind, event.stage) for event in fleet.snapshot().events]
+        assert events == [(EventKind.THROTTLING, slow)]
+        for session in fleet.sessions:
+            session.stop()
+
+
+@pytest.mark.parametrize("delayed", [0, 1, 2])
+async def test_a_slow_link_shows_on_its_own_leg_only(delayed: int) -> None:
+    legs = RelayedLegs(lambda leg, stages: Shape(0.03) if leg == delayed else None)
+    async with fake_fleet(2, legs=legs) as fake:
+
+        def medians_of_legs() -> list[float]:
+            snapshot = fake.fleet.snapshot()
+            measured = [*(stage.network_ms for stage in snapshot.stages), snapshot.return_network_ms]
+            return [one.p50 for one in measured if one.count]
+
+        await wait_for(lambda: len(medians_of_legs()) == 3 and medians_of_legs()[delayed] >= 30.0)
+        for leg, measured in enumerate(medians_of_legs()):
+            assert measured >= 30.0 if leg == delayed else measured < 30.0
