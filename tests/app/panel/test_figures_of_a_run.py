@@ -9,6 +9,7 @@ from statistics import median
 
 import pytest
 import trio
+import trio.testing
 
 from fleetchat.app.panel import numbers
 from fleetchat.app.panel.history import BlockHistory
@@ -112,6 +113,7 @@ async def test_every_figure_is_that_of_the_raw_log(autojump_clock: trio.testing.
         model = PanelModel()
         for prompt in (40, 90):
             nursery.start_soon(converse, fleet, fleet.new_session(), prompt, 3000)
+            await trio.testing.wait_all_tasks_blocked()  # so that the chain has the same number for it
         while trio.current_time() < 12.0:
             await trio.sleep(0.25)
             panel_of(fleet, model)
