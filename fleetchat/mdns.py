@@ -11,6 +11,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,14 @@ class Announcement:
         """Take it back, as far as that is quick."""
         self._thread.join(CLOSING)
         if self._zeroconf is not None and not self._thread.is_alive():
-            farewell = threading.Thread(target=self._zeroconf.close, name="mdns-end", daemon=True)
+            farewell = threading.Thread(target=self._say_farewell, name="mdns-end", daemon=True)
             farewell.start()
             farewell.join(CLOSING)
+
+    def _say_farewell(self) -> None:
+        assert self._zeroconf is not None
+        with suppress(Exception):  # too slow, or the network is gone: nobody is to read of it
+            self._zeroconf.close()
 
     def _announce(self) -> None:
         try:

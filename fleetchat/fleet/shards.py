@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import trio
 
@@ -13,6 +14,29 @@ from fleetchat.ids import Address
 from fleetchat.transport.tasks import open_tasks
 
 
+@dataclass(slots=True)
+class Deliveries:
+    """How far all shards are, in one line."""
+
+    note: Callable[[str], None]
+    peers: dict[Address, Delivery] = field(default_factory=dict)
+
+    def update(self, address: Address, delivery: Delivery) -> None:
+        """Tell it, unless nothing is to be sent."""
+        self.peers[address] = delivery
+        if delivery.here < delivery.total:
+            self.note(self.line())
+
+    def line(self) -> str:
+        """Peers that have had everything before do not count."""
+        sent = {address: one for address, one in self.peers.items() if one.sent or one.here < one.total}
+        to = str(next(iter(sent))) if len(sent) == 1 else f"{len(sent)} peers"
+        here = sum(one.here for one in sent.values())
+        total = sum(one.total for one in sent.values())
+        what = "the shard" if len(sent) == 1 else "the shards"
+        return f"sending {what} to {to}: {megabytes(here)} of {megabytes(total)}"
+
+
 async def provide_shards(
     options: FleetOptions, peers: Mapping[int, Address], key: bytes, on_progress: Callable[[str], None]
 ) -> None:
@@ -21,30 +45,22 @@ async def provide_shards(
     `on_progress` gets a line now and then. Raises what `push_shard` raises for the first that fails.
     """
     folder = Store(options.store_root).folder(options.manifest.build_key)
+    deliveries = Deliveries(on_progress)
+    started = trio.current_time()
     async with open_tasks() as tasks:
         for stage, address in peers.items():
             shard = Shard(options.manifest, stage, folder)
-            tasks.start_soon(_bring, address, key, shard, on_progress)
-
-
-async def _bring(address: Address, key: bytes, shard: Shard, on_progress: Callable[[str], None]) -> None:
-    started = trio.current_time()
-
-    def note(delivery: Delivery) -> None:
-        if delivery.here < delivery.total:
-            on_progress(
-                f"{_named(shard, address)}: {megabytes(delivery.here)} of {megabytes(delivery.total)}"
-            )
-
-    delivery = await push_shard(address, key, shard, on_progress=note)
-    if delivery.sent:
+            tasks.start_soon(_bring, address, key, shard, deliveries)
+    sent = sum(one.sent for one in deliveries.peers.values())
+    if sent:
         seconds = max(trio.current_time() - started, 0.001)
-        rate = delivery.sent / seconds
         on_progress(
-            f"{_named(shard, address)}: done, {megabytes(delivery.sent)} in {seconds:.1f} s "
-            f"({megabytes(int(rate))}/s)"
+            f"sent {megabytes(sent)} of shards in {seconds:.1f} s ({megabytes(int(sent / seconds))}/s)"
         )
 
 
-def _named(shard: Shard, address: Address) -> str:
-    return f"sending the shard of stage {shard.stage} to {address}"
+async def _bring(address: Address, key: bytes, shard: Shard, deliveries: Deliveries) -> None:
+    delivery = await push_shard(
+        address, key, shard, on_progress=lambda delivery: deliveries.update(address, delivery)
+    )
+    deliveries.update(address, delivery)

@@ -70,8 +70,10 @@ class MortalPeers:
     def ended(self) -> list[int]:
         return []
 
-    async def add(self, stage: int, stack: AsyncExitStack, *, spare: bool = False) -> None:
-        target = await self._start(stage)
+    async def add(
+        self, stage: int, stack: AsyncExitStack, *, spare: bool = False, store: ShardStore | None = None
+    ) -> None:
+        target = await self._start(stage, store)
         door = await stack.enter_async_context(open_door(target))
         if spare:
             self.spare_doors.append(door)
@@ -96,23 +98,28 @@ class MortalPeers:
         """As by SIGTERM: the peer says GOODBYE and ends."""
         self._scopes[stage].cancel()
 
-    async def _start(self, stage: int) -> Address:
+    async def _start(self, stage: int, store: ShardStore | None = None) -> Address:
         while len(self.starts) <= stage:
             self.starts.append(0)
             self._scopes.append(trio.CancelScope())
         number, self.starts[stage] = self.starts[stage], self.starts[stage] + 1
         scope = self._scopes[stage] = trio.CancelScope()
-        address: Address = await self._nursery.start(self._serve, self._factory(stage, number), scope)
+        factory = self._factory(stage, number)
+        address: Address = await self._nursery.start(self._serve, factory, scope, store or self._store)
         return address
 
     async def _serve(
-        self, factory: EngineFactory, scope: trio.CancelScope, task_status: trio.TaskStatus[Address]
+        self,
+        factory: EngineFactory,
+        scope: trio.CancelScope,
+        store: ShardStore,
+        task_status: trio.TaskStatus[Address],
     ) -> None:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         options = PeerOptions(KEY, ping=HASTY.ping, silence=HASTY.lost + 3 * HASTY.ping)
         with scope:
             task_status.started(Address(*listeners[0].socket.getsockname()[:2]))
-            await serve(listeners, options, store=self._store, engine_factory=factory)
+            await serve(listeners, options, store=store, engine_factory=factory)
 
 
 @dataclass
@@ -176,15 +183,16 @@ async def mortal_over(
     *,
     embedded: bool = True,
     spare_of: int | None = None,
+    spare_store: ShardStore | None = None,
 ) -> AsyncIterator[Mortal]:
-    """The same over a store and engines of the caller's."""
+    """The same over a store and engines of the caller's. The spare may have a store of its own."""
     stages = len(options.manifest.stages)
     async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
         peers = MortalPeers(nursery, store, factory, embedded=embedded)
         for stage in range(stages):
             await peers.add(stage, stack)
         if spare_of is not None:
-            await peers.add(spare_of, stack, spare=True)
+            await peers.add(spare_of, stack, spare=True, store=spare_store)
         async with keep_fleet(options, KEY, peers, speculation) as fleet:
             mortal = Mortal(fleet, peers)
             fleet.on_trouble = mortal.told.append
