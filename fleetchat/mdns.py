@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fleetchat import __version__
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SERVICE = "_fleetchat._tcp.local."
 MOST_FOUND = 64  # peers; a network that announces more is not believed
 CLOSING = 2.0  # seconds for the farewell
+_IDENTITY = secrets.token_hex(8)  # of this process
 _PLAIN = re.compile(r"[^\w.+-]", re.ASCII)
 
 
@@ -35,6 +36,7 @@ class Found:
     name: str
     addresses: tuple[Address, ...]
     version: str
+    identity: str = ""  # of the process: it may listen on several addresses
 
 
 class Announcement:
@@ -70,7 +72,7 @@ class Announcement:
                 f"{unique}.{SERVICE}",
                 port=self._port,
                 parsed_addresses=list(self._hosts),
-                properties={"name": name, "version": __version__},
+                properties={"name": name, "version": __version__, "id": _IDENTITY},
                 server=f"{unique}.local.",
             )
             self._zeroconf = Zeroconf()
@@ -105,9 +107,20 @@ def browse(seconds: float) -> list[Found]:
         threading.Event().wait(seconds)
         names = listener.names()[:MOST_FOUND]
         infos = [zeroconf.get_service_info(SERVICE, name, timeout=1000) for name in names]
-        return [_found(info) for info in infos if info is not None and info.port]
+        return merged([_found(info) for info in infos if info is not None and info.port])
     finally:
         zeroconf.close()
+
+
+def merged(found: Sequence[Found]) -> list[Found]:
+    """One entry a process, with all its addresses."""
+    by_identity: dict[str, Found] = {}
+    for number, one in enumerate(found):
+        key = one.identity or str(number)
+        known = by_identity.get(key)
+        both = one.addresses if known is None else (*known.addresses, *one.addresses)
+        by_identity[key] = replace(one, addresses=tuple(dict.fromkeys(both)))
+    return list(by_identity.values())
 
 
 def plain(text: str) -> str:
@@ -117,12 +130,14 @@ def plain(text: str) -> str:
 
 def _found(info: ServiceInfo) -> Found:
     told: dict[str, str] = {}
-    for key in ("name", "version"):
+    for key in ("name", "version", "id"):
         value = (info.properties or {}).get(key.encode())
         told[key] = plain(value.decode("utf-8", "replace")) if isinstance(value, bytes) else ""
     addresses = [Address(host, info.port or 0) for host in info.parsed_addresses()]
     usable = [address for address in addresses if not address.host.lower().startswith("fe80")]
-    return Found(told["name"], tuple(sorted(usable, key=lambda one: ":" in one.host)), told["version"])
+    return Found(
+        told["name"], tuple(sorted(usable, key=lambda one: ":" in one.host)), told["version"], told["id"]
+    )
 
 
 class _Listener:

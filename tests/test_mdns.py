@@ -31,6 +31,16 @@ def test_what_is_announced_cannot_write_on_the_terminal() -> None:
     assert (found.version, found.addresses) == ("", ())
 
 
+def test_a_peer_on_two_ports_is_one_peer() -> None:
+    one, two, other = (Address("10.0.0.2", 1), Address("10.0.0.2", 2), Address("10.0.0.3", 1))
+    found = [
+        mdns.Found("a", (one,), "1", "x"),
+        mdns.Found("b", (other,), "1"),
+        mdns.Found("a", (two, one), "1", "x"),
+    ]
+    assert [peer.addresses for peer in mdns.merged(found)] == [(one, two), (other,)]
+
+
 def test_without_the_package_an_announcement_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     mdns.Announcement(["10.0.0.2"], 7077).close()

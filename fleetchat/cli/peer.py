@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fleetchat.peer.serve import PeerOptions
 
 DEFAULT_LISTEN = "127.0.0.1:7077"
+DEVICE = re.compile(r"(CPU|GPU|NPU)(\.[0-9]{1,2})?", re.ASCII)
 SHOWN_ADDRESSES = 6  # beyond the first; a machine with containers has dozens
 
 
@@ -41,7 +43,9 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
         "--tls", action="store_true", help="encrypt all links with the certificate beside the key file (.pem)"
     )
     parser.add_argument("--certificate", metavar="FILE", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--device", default="CPU", help="OpenVINO device (default CPU)")
+    parser.add_argument(
+        "--device", default="CPU", help="OpenVINO device: CPU (default), GPU or NPU; only CPU is tested"
+    )
     parser.add_argument(
         "--threads", metavar="N", type=int, help="inference threads (default: the cores of this process)"
     )
@@ -73,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    if DEVICE.fullmatch(options.device) is None:
+        raise InputError(f"--device {options.device}: devices are CPU, GPU and NPU, with several also GPU.1")
     return _run_embedded(options) if options.embedded else _run_standing(options)
 
 

@@ -141,6 +141,7 @@ def test_its_owner_may_know_better() -> None:
         (["--listen", "7077"], "is not an address of the form HOST:PORT"),
         (["--listen", "0.0.0.0:0"], "name the fleet's key with --key-file"),
         (["--key-file", "nowhere.key"], "there is no key file nowhere.key"),
+        (["--device", "TPU"], "--device TPU: devices are CPU, GPU and NPU, with several also GPU.1"),
         (["--threads", "0"], "--threads must be at least 1, not 0"),
         (["--kv-cells", "-1"], "--kv-cells must be at least 1, not -1"),
         (["--threads", "two"], "--threads"),
