@@ -27,6 +27,7 @@ from fleetchat.paths import log_folder
 
 TOKENS = 514
 MORE_SESSIONS = 6  # after one that makes the buffers of the activations as large as they get
+QUICK_SESSIONS = 3
 MEGABYTE = 1e6
 PROBE = """
 import json, sys
@@ -46,6 +47,7 @@ async def measure_memory(setting: Setting, subject: Subject) -> tuple[list[Row],
     if sys.platform != "linux":
         return [], ["memory.peer is measured on Linux only"]
     setting.note("memory of a peer")
+    more = QUICK_SESSIONS if setting.effort.quick else MORE_SESSIONS
     compiling = await growth_at_compile(setting, subject)
     key = secrets.token_bytes(32)
     async with embedded_peer(
@@ -58,12 +60,12 @@ async def measure_memory(setting: Setting, subject: Subject) -> tuple[list[Row],
             ready = anonymous(process.pid)
             await _read(fleet, subject)
             warm = anonymous(process.pid)
-            for _ in range(MORE_SESSIONS):
+            for _ in range(more):
                 await _read(fleet, subject)
             used = anonymous(process.pid)
             mapped = mapped_shards(process.pid)
     shard = subject.manifest.stages[0].bin.size
-    cells = MORE_SESSIONS * TOKENS * cell_bytes(subject, 0, setting.precision)
+    cells = more * TOKENS * cell_bytes(subject, 0, setting.precision)
     rows = [
         Row("memory.peer", compiling / MEGABYTE, "MB", shard / MEGABYTE, compiling / shard),
         Row("memory.peer.kv", (used - warm) / MEGABYTE, "MB", cells / MEGABYTE, (used - warm) / cells),
@@ -72,7 +74,7 @@ async def measure_memory(setting: Setting, subject: Subject) -> tuple[list[Row],
         f"memory.peer: anonymous memory that compiling stage 0 takes, against its shard; a whole peer takes "
         f"{(ready - empty) / MEGABYTE:.0f} MB from its start until it is warm and ready, libraries included; "
         f"it maps {', '.join(mapped) or 'no shard'}",
-        f"memory.peer.kv: what {MORE_SESSIONS} more conversations of {TOKENS} tokens take, against their "
+        f"memory.peer.kv: what {more} more conversations of {TOKENS} tokens take, against their "
         f"cells' nominal size; the first takes {(warm - ready) / MEGABYTE:.0f} MB, with its activations",
     ]
     return rows, notes

@@ -35,6 +35,13 @@ class OpenEngine(MaskedEngine):
             for state in self._sessions[key_of(session)].request.query_state()
         }
 
+    def repeated(self, states: States, times: int) -> States:
+        """The same cells `times` times in a row: for a timing it does not matter what is in them."""
+        return {
+            name: np.concatenate([values] * times, axis=self._layout.axes[name])
+            for name, values in states.items()
+        }
+
     def restore(self, session: int, states: States, length: int) -> None:
         """Make the first `length` cells of `states` all that the session holds."""
         self.forget(key_of(session))

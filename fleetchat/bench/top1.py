@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fleetchat.bench.forcing import ChainModel, Forced, WholeModel, forced_tops, greedy_reply
 from fleetchat.bench.pairs import Row
-from fleetchat.bench.pinning import pinned
 from fleetchat.bench.setting import Setting
 from fleetchat.bench.subject import Subject
 from fleetchat.bench.workloads import WORKLOADS, plain_text, tokens_before_loop
@@ -50,18 +49,17 @@ class Differences:
 def measure_top1(setting: Setting, subject: Subject) -> tuple[Row, str]:
     """The row, and what it means in words."""
     quick = setting.effort.quick
-    with pinned(setting.cores):
-        exact = WholeModel(subject, "exact")
-        chain, whole = ChainModel(subject, "fast"), WholeModel(subject, "fast")
-        texts, positions = [], 0
-        for text in exact_texts(subject, exact, replies=not quick):
-            texts.append(text)
-            positions += len(text.tops)
-            setting.note(f"top tokens in exact: {positions} positions")
-            if positions >= (QUICK_POSITIONS if quick else POSITIONS):
-                break
-        rows = QUICK_ROWS if quick else DECODED_ROWS
-        found = compare(setting, texts, chain, whole, rows)
+    exact = WholeModel(subject, "exact")
+    chain, whole = ChainModel(subject, "fast"), WholeModel(subject, "fast")
+    texts, positions = [], 0
+    for text in exact_texts(subject, exact, replies=not quick):
+        texts.append(text)
+        positions += len(text.tops)
+        setting.note(f"top tokens in exact: {positions} positions")
+        if positions >= (QUICK_POSITIONS if quick else POSITIONS):
+            break
+    rows = QUICK_ROWS if quick else DECODED_ROWS
+    found = compare(setting, texts, chain, whole, rows)
     return top1_row(found), describe(found, len(subject.manifest.stages), rows, replies=not quick)
 
 

@@ -47,6 +47,18 @@ def test_a_restored_session_goes_on_as_the_one_that_was_saved(engine: OpenEngine
     assert np.abs(logits(engine, 2, 10, IDS[10:11]) - expected).max() < 1e-4
 
 
+def test_repeated_cells_are_the_same_ones_again(engine: OpenEngine) -> None:
+    feed(engine, 1, 0, IDS)
+    once = engine.states(1, len(IDS))
+    thrice = engine.repeated(once, 3)
+    assert set(thrice) == set(once)
+    engine.restore(2, thrice, 3 * len(IDS))
+    assert engine.length(key_of(2)) == 3 * len(IDS)
+    engine.trim(2, len(IDS))
+    again = engine.states(2, len(IDS))
+    assert all(np.array_equal(again[name], once[name]) for name in once)
+
+
 def test_a_trimmed_session_has_forgotten_what_was_cut(engine: OpenEngine) -> None:
     feed(engine, 1, 0, IDS)
     engine.trim(1, 10)
