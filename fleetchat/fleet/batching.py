@@ -28,6 +28,9 @@ FIRST_CHUNK = 8  # rows, while it is not known what a row costs: several may be 
 # A prefill may make the gaps between the others' tokens so many times as long. Their p95 during it was at
 # most 2.9 times their median before it in 192 simulated cases, with the costs of both engines.
 STRETCH = 2.2
+# The longest gap of a stream that is alone, in traversals. It meets the same chunk on every stage, and stages
+# that were idle beside it compete with it for the machine: measured with two stages on two threads of one core.
+LONGEST = 2.4
 # Rows of a chunk that shares the chain with other prefills only: a third of what is left, within these. The
 # last stages idle at the beginning and the first ones at the end, and every chunk costs a little: two stages
 # prefilled 2,048 tokens 1.53 times as fast as one, with chunks of 128 1.47 times (CPU time, default model).
@@ -156,12 +159,16 @@ def pipelined_rows(left: int) -> int:
 def chunk_seconds(limits: ChainLimits, load: Load, pace: Pace) -> float:
     """What a chunk may take on the slowest stage, so that the streams' gaps grow to STRETCH times theirs.
 
-    In a round that stage serves each batch of streams once, and the chunks that are in the chain.
+    In a round that stage serves each batch of streams once, and the chunks that are in the chain. Fewer
+    batches of streams than stages do not hide behind each other: each may wait for a chunk on every stage.
     """
     chunks = chunks_wanted(limits, load, pace)
     batches = load.streaming if limits.places == 1 else min(_base(limits, pace), load.streaming)
     gap = max(pace.traversal, batches * pace.slowest_stage)
-    return (STRETCH * gap - batches * pace.slowest_stage) / chunks
+    seconds = (STRETCH * gap - batches * pace.slowest_stage) / chunks
+    if batches < limits.stages:
+        return min(seconds, (LONGEST - 1) * pace.traversal / limits.stages)
+    return seconds
 
 
 def next_batch(ready: Sequence[ReadyFeed], limits: ChainLimits, load: Load, pace: Pace) -> tuple[Share, ...]:
