@@ -29,7 +29,7 @@ FIRST_CHUNK = 8  # rows, while it is not known what a row costs: several may be 
 # most 2.9 times their median before it in 192 simulated cases, with the costs of both engines.
 STRETCH = 2.2
 # The longest gap of a stream that is alone, in traversals. It meets the same chunk on every stage, and stages
-# that were idle beside it compete with it for the machine: measured with two stages on two threads of one core.
+# that idled beside it now compete with it for the machine (measured: two stages on two threads of one core).
 LONGEST = 2.4
 # Rows of a chunk that shares the chain with other prefills only: a third of what is left, within these. The
 # last stages idle at the beginning and the first ones at the end, and every chunk costs a little: two stages
