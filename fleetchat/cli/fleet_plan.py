@@ -66,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
         print(line)
     if options.write:
         _write(options, plan)
+    elif not options.peers and not options.model:
+        print_diagnostic("to cut the model so: fleetchat fleet plan --write")
     return 0
 
 

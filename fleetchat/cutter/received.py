@@ -20,6 +20,7 @@ from fleetchat.errors import InputError, ShardDamaged
 from fleetchat.ids import BuildKey
 
 LARGEST_MANIFEST = 4 << 20  # bytes
+SYNCED_EVERY = 64 << 20  # bytes: so the last flush of a large file takes no minutes
 KEPT_FREE = 64 << 20  # bytes that stay free on the disk
 
 
@@ -109,11 +110,16 @@ class Reception:
         self._stage = stage
         self._files = tuple(files)
         self.offsets = [0] * len(files)
+        self._unsynced = 0  # bytes written since the last flush to the disk
         self._growing: tuple[int, BinaryIO, hashlib._Hash] | None = None
         for number, file in enumerate(files):
             self.offsets[number] = self._kept(file)
         if self.offsets[0] == files[0].size:
             self._check_manifest()
+        for number, file in enumerate(files):
+            if 0 < self.offsets[number] < file.size:
+                self._open(number)  # what is here is hashed now: the other side waits for the offsets
+                break
 
     @property
     def complete(self) -> bool:
@@ -144,6 +150,10 @@ class Reception:
         stream.write(payload)
         digest.update(payload)
         self.offsets[number] += len(payload)
+        self._unsynced += len(payload)
+        if self._unsynced >= SYNCED_EVERY:
+            os.fsync(stream.fileno())
+            self._unsynced = 0
         if self.offsets[number] == self._files[number].size:
             self._finish(number, stream, digest)
 
