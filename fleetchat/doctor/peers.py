@@ -97,7 +97,7 @@ async def check_peer(question: Question, key: bytes, rebuild: str) -> Finding:
         return fail(
             question.name,
             f"{error.message}: it is no fleetchat peer, or one that hangs",
-            error.hint
+            (error.hint if isinstance(error, PeerLost) else "")
             or f"correct the address {question.address} in fleet.toml, or end what listens there and start "
             "`fleetchat peer`",
         )
