@@ -27,7 +27,7 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     measurements = group.add_subparsers(
         title="measurements", dest="measurement", metavar="MEASUREMENT", required=True
     )
-    for add in (_add_parity, _add_fusion, _add_rollback, _add_scale, _add_wan):
+    for add in (_add_parity, _add_fusion, _add_rollback, _add_scale, _add_wan, _add_ui):
         add(measurements)
 
 
@@ -197,6 +197,22 @@ def _add_wan(measurements: argparse._SubParsersAction[Any]) -> None:
         "--sessions", metavar="N,N", default="4", help="conversations; several give a grid (default 4)"
     )
     _add_speculation(parser)
+    _add_common(parser)
+    parser.set_defaults(run=measure)
+
+
+def _add_ui(measurements: argparse._SubParsersAction[Any]) -> None:
+    def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.ui import measure_ui
+
+        return run(options, measure_ui)
+
+    parser = measurements.add_parser(
+        "ui",
+        help="what the screen costs: echo of keys, throughput, first paint, processor, memory",
+        description="Does the screen hold up the chats, and do the chats hold up the keys? The chat runs in "
+        "a terminal of its own, four chats write, the panel is shown.",
+    )
     _add_common(parser)
     parser.set_defaults(run=measure)
 
