@@ -28,6 +28,7 @@ from fleetchat.errors import FleetchatError, FleetError
 
 TEXT_INTERVAL = 0.1  # seconds: text reaches the screen at most ten times a second,
 SATURATED_INTERVAL = 0.25  # and four times when every stage is kept busy: the stages need the processor more
+IDLE_SNAPSHOTS = 0.5  # seconds between snapshots while nothing is written
 LAST_WORDS = 1.0  # seconds that replies have to end when the fleet failed
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class ChatRuntime:
         self._snapshot_interval = max(0.1, snapshot_interval)
         self._chats: dict[ChatNumber, ChatTask] = {}
         self._served: _Served | None = None
+        self._stages = 1  # of the chain that the last snapshot showed
+        self._begun = trio.Event()  # a reply is wanted: whoever looks at an idle fleet looks again
         self._retry = trio.Event()
         self._switch = trio.Event()
 
@@ -87,6 +90,7 @@ class ChatRuntime:
         if task is None:
             task = self._chats[chat] = ChatTask(chat, self._settings, self._report)
         task.begin()
+        self._begun.set()
         served.nursery.start_soon(task.answer, turn, served.model, served.fleet)
 
     def stop(self, chat: ChatNumber) -> None:
@@ -162,10 +166,14 @@ class ChatRuntime:
     async def _report_snapshots(self, fleet: OpenFleet) -> None:
         while True:
             self._report_snapshot(fleet)
-            await trio.sleep(self._snapshot_interval)
+            busy = any(task.busy for task in self._chats.values())
+            with trio.move_on_after(self._snapshot_interval if busy else IDLE_SNAPSHOTS):
+                await self._begun.wait()
+                self._begun = trio.Event()
 
     def _report_snapshot(self, fleet: OpenFleet) -> None:
         snapshot = fleet.snapshot()
+        self._stages = len(snapshot.stages)
         speeds = {one.session: one.tokens_per_s for one in snapshot.sessions if one.generating}
         chats = {
             chat: number for chat, task in self._chats.items() if (number := task.session_number) is not None
@@ -176,7 +184,6 @@ class ChatRuntime:
     async def _report_text(self, fleet: OpenFleet) -> None:
         while True:
             busy = sum(task.busy for task in self._chats.values())
-            stages = len(fleet.snapshot().stages)
-            await trio.sleep(SATURATED_INTERVAL if busy >= max(2, stages) else TEXT_INTERVAL)
+            await trio.sleep(SATURATED_INTERVAL if busy >= max(2, self._stages) else TEXT_INTERVAL)
             for task in tuple(self._chats.values()):
                 task.flush()

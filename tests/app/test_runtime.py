@@ -99,9 +99,24 @@ async def test_start_reports_build_fleet_and_snapshots(autojump_clock: trio.test
         log.clear()
         await trio.sleep(10)
         taken = sum(isinstance(event, SnapshotTaken) for event in log)
-        assert taken <= 10 * (trio.current_time() - began)
-        assert taken >= 35
+        assert trio.current_time() == began + 10
+        assert 19 <= taken <= 21, "an idle fleet is looked at twice a second"
     assert backend.closed == 1
+
+
+async def test_while_a_reply_is_written_the_fleet_is_looked_at_four_times_a_second(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    backend = FakeBackend(script=["word"] * 100, pace=0.1)
+    async with serving(backend) as (runtime, log):
+        await log.wait_for(lambda event: isinstance(event, SnapshotTaken))
+        await trio.sleep(0.1)
+        log.clear()
+        runtime.submit(ONE, asking("hello"))
+        await trio.sleep(0.01)
+        assert sum(isinstance(event, SnapshotTaken) for event in log) == 1, "at once"
+        await trio.sleep(9)
+        assert 35 <= sum(isinstance(event, SnapshotTaken) for event in log) <= 38
 
 
 async def test_a_prompt_is_answered_in_coalesced_text(autojump_clock: trio.testing.MockClock) -> None:
