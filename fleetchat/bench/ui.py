@@ -132,9 +132,7 @@ class ChatInTerminal:
             self.running.type(f"{PASTE}{prompt}{PASTED}")  # drawn in one piece, unlike keys one by one
             self.running.wait_seen(READY)
             self.running.type("\r")
-            self._wait(
-                lambda number=number: _served(self.snapshots()[-1]) == number + 1, "a chat was not served"
-            )
+            self._wait(partial(self._serves, number + 1), "a chat was not served")
 
     def _serves(self, chats: int) -> bool:
         return _served(self.snapshots()[-1]) == chats
