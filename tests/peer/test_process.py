@@ -174,7 +174,7 @@ def test_an_embedded_peer_dies_when_its_parent_is_killed(stopped: bool) -> None:
         trio.run(one_session, Address("127.0.0.1", json.loads(announcement)["port"]))
         if stopped:
             os.kill(int(pid), signal.SIGSTOP)
-            wait_until(lambda: state_of(int(pid)) == "T", 3.0)
+            wait_until(lambda: state_of(int(pid)) == "T")
         parent.kill()
         wait_until(lambda: not alive(int(pid)))
 
