@@ -158,7 +158,11 @@ def _from_file(file: TomlFile) -> Layer:
     values: dict[Key, object] = {}
     for table, content in file.document.items():
         if table not in TABLES:
-            raise ConfigError(f"{file.path}: there is no table [{table}]{nearest(table, TABLES)}")
+            if isinstance(content, dict):
+                raise ConfigError(f"{file.path}: there is no table [{table}]{nearest(table, TABLES)}")
+            raise ConfigError(
+                f"{file.path}: {table} stands in no table; every setting belongs to one, as [model]"
+            )
         if not isinstance(content, dict):
             raise ConfigError(f"{file.path}: {table} must be a table: [{table}]")
         fields = _fields(table)

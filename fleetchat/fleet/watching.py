@@ -32,6 +32,7 @@ from fleetchat.wire.frames import (
 NETWORK_INTERVAL = 0.5  # seconds
 STATS_INTERVAL = 1.0  # seconds
 FIRST_INTERVAL = 0.1  # seconds, until every leg has a round trip: an `ask` may last half a second
+FEW_STEPS = 10  # of a stage that loads: their numbers would read like the numbers of shards
 EXPLANATION = 0.25  # seconds that a broken data link waits for a control link to say who died
 SHARD_FAULTS = {FaultCode.BUILD_KEY, FaultCode.NO_SHARD, FaultCode.SHARD_DAMAGED}
 CONFIGURATION_FAULTS = {FaultCode.MISMATCH, FaultCode.CELLS}
@@ -63,7 +64,7 @@ async def read_control(link: Link, stage: Stage, chain: Chain, readiness: Readin
             frame = await link.receive()
             match frame:
                 case Progress():
-                    stage.detail = f"{frame.what} {frame.done} of {frame.total}"
+                    stage.detail = progress_words(frame)
                     readiness.note(f"stage {stage.index}: {stage.detail}")
                 case Ready():
                     stage.ready, stage.state, stage.detail = frame, StageState.READY, ""
@@ -88,6 +89,13 @@ async def read_control(link: Link, stage: Stage, chain: Chain, readiness: Readin
         chain.lose(stage, _named(failure, stage), _cause_of(failure))
     finally:
         readiness.wake()
+
+
+def progress_words(progress: Progress) -> str:
+    """What a stage is doing; the numbers only where they tell more than the words."""
+    if progress.total < FEW_STEPS:
+        return progress.what
+    return f"{progress.what} {progress.done:,} of {progress.total:,}"
 
 
 def refused(stage: Stage, error: Error) -> FleetError:

@@ -118,7 +118,7 @@ def test_order_of_the_places(folders: Folders, monkeypatch: pytest.MonkeyPatch) 
         ("[sampling]\ntemprature = 1", ": [sampling] has no key 'temprature'; the nearest is 'temperature'"),
         ("[sampling]\nzzz = 1", ": [sampling] has no key 'zzz'"),
         ("[samplign]\nseed = 1", ": there is no table [samplign]; the nearest is 'sampling'"),
-        ("seed = 1", ": there is no table [seed]"),
+        ("seed = 1", ": seed stands in no table; every setting belongs to one, as [model]"),
         ("sampling = 1", ": sampling must be a table: [sampling]"),
         ("[sampling]\ntop_p = 0", ": top_p in [sampling] must be a number above 0 and at most 1, not 0"),
         (

@@ -10,8 +10,9 @@ import trio
 from fleetchat.errors import PeerLost, RemoteProtocolError
 from fleetchat.fleet.chain import Chain, Stage, check_result
 from fleetchat.fleet.trouble import Cause
+from fleetchat.fleet.watching import progress_words
 from fleetchat.ids import Address, BatchSequence, Epoch, SessionId
-from fleetchat.wire.frames import Result, ResultStatus, SliceResult, StageTiming
+from fleetchat.wire.frames import Progress, Result, ResultStatus, SliceResult, StageTiming
 from tests.peer.builders import piece
 
 ASKED = (piece(1, 0, [1, 2, 3]), piece(2, 4, [5, 6], drafts=1), piece(3, 0, [7], draw=None))
@@ -84,3 +85,15 @@ async def test_the_first_loss_is_the_cause(autojump_clock: trio.testing.MockCloc
     assert [stage.state for stage in chain.stages] == ["connecting", "lost"]
     with pytest.raises(PeerLost, match=r"^gone$"):
         chain.check()
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        (Progress("checking the shard", 0, 2), "checking the shard"),
+        (Progress("loading the shard", 2, 2), "loading the shard"),
+        (Progress("receiving the shard, MB", 12, 1500), "receiving the shard, MB 12 of 1,500"),
+    ],
+)
+def test_what_a_stage_does_is_said_without_numbers_that_tell_nothing(progress: Progress, words: str) -> None:
+    assert progress_words(progress) == words
