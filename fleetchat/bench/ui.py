@@ -35,8 +35,10 @@ COLUMNS, ROWS = 140, 40
 KEYS_A_SECOND = 8  # of somebody who types fast
 LETTERS = [chr(code) for code in range(0x13A0, 0x13F5)]  # Cherokee: no reply has any
 STARTS = 3
+SETTLED = 0.5  # seconds after which a tab takes what is typed, also on a busy machine
 READY = 90.0  # seconds that a fleet may take to start
 NEW_CHAT, CLOSE_CHAT, PANEL, QUIT, STOP = "\x0e", "\x1b[19~", "\x1b[20~", "\x11", "\x1b"
+CLEAR = "\x15"  # the line that is typed
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 PROMPTS = (
     "Write a very long story about a lighthouse keeper and the sea.",
@@ -128,14 +130,26 @@ class ChatInTerminal:
                 self.running.seek("New chat")
                 self.running.type(NEW_CHAT)
                 self.running.wait_seen(READY)
-            self.running.seek(prompt.split()[-1])
-            self.running.type(f"{PASTE}{prompt}{PASTED}")  # drawn in one piece, unlike keys one by one
-            self.running.wait_seen(READY)
+                time.sleep(SETTLED)
+            self._write(prompt)
             self.running.type("\r")
             self._wait(partial(self._serves, number + 1), "a chat was not served")
 
+    def _write(self, prompt: str) -> None:
+        """Pasted, since keys are drawn one by one; once more where it went into a tab that was just left."""
+        for patience in (5.0, 5.0, READY):
+            self.running.seek(prompt.split()[-1])
+            self.running.type(f"{CLEAR}{PASTE}{prompt}{PASTED}")
+            try:
+                self.running.wait_seen(patience)
+                return
+            except FleetchatError:
+                if patience == READY:
+                    raise
+
     def _serves(self, chats: int) -> bool:
-        return _served(self.snapshots()[-1]) == chats
+        """Whether so many chats hold a session: also those whose short reply is over already."""
+        return len(self.snapshots()[-1].sessions) == chats
 
     def _wait(self, condition: Callable[[], bool], complaint: str) -> None:
         deadline = time.monotonic() + READY
@@ -151,6 +165,7 @@ class ChatInTerminal:
         for _ in range(CHATS):
             self.press(CLOSE_CHAT)
         self._wait(partial(self._serves, 0), "the chats did not end")
+        time.sleep(SETTLED)
 
     def wait_writing(self, since: int) -> None:
         """Until all chats write at once."""
@@ -212,10 +227,6 @@ def _rate(taken: Sequence[FleetSnapshot]) -> float:
         return rate_of(taken, CHATS)
     except ValueError as error:
         raise FleetchatError(f"{error} for long enough; give it more time") from error
-
-
-def _served(snapshot: FleetSnapshot) -> int:
-    return sum(one.generating for one in snapshot.sessions)
 
 
 def _writing(snapshot: FleetSnapshot) -> int:
