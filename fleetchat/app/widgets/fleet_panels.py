@@ -52,7 +52,7 @@ class FleetSide(FleetPanel):
 
     DEFAULT_CSS = """
     FleetSide {
-        width: 40%; min-width: 46; max-width: 64; height: 1fr;
+        width: 40%; max-width: 64; height: 1fr;
         padding: 0 1; border-left: solid $panel; display: none;
     }
     """

@@ -9,6 +9,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
@@ -52,6 +53,12 @@ class Prompt(TextArea):
             "ctrl+end", "screen.command('view.follow')", "Newest text", show=False, id="transcript.follow"
         ),
     ]
+
+    def render_line(self, y: int) -> Strip:
+        """Textual wraps the placeholder at the width, which may be none while the screen is resized."""
+        if self.content_size.width < 1:
+            return Strip.blank(max(0, self.size.width))
+        return super().render_line(y)
 
     @dataclass
     class Submitted(Message):
