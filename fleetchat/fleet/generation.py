@@ -210,7 +210,8 @@ class Generation:
     async def _propose(self) -> tuple[Proposal, float]:
         """Drafts for the next round; none while the prompt is not fed, or where nothing would fit."""
         state, committed = self._session.state, self._committed
-        if not self._fleet.speculation.drafts:
+        speculation = self._fleet.speculation
+        if not speculation.drafts or speculation.rests(self._session.depth):
             return NOTHING, 0.0
         if state is None or state.reusable(committed) < len(committed) - 1:
             return NOTHING, 0.0

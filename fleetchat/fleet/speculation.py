@@ -70,6 +70,10 @@ class Speculation:
         """Whether there is a drafter at all."""
         return self.drafter.name != "none"
 
+    def rests(self, policy: DepthPolicy) -> bool:
+        """Whether a draft model is left alone in this round: it is far from paying, and asking costs time."""
+        return self.drafter.name == "model" and policy.rest()
+
     def new_depth(self) -> DepthPolicy:
         """The depth of one session."""
         if self.depth is not None:

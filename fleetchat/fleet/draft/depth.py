@@ -55,6 +55,10 @@ class DepthPolicy(Protocol):
         """Drafts worth sending; `other_rows` travel in the same batch beside this session's."""
         ...
 
+    def rest(self) -> bool:
+        """Whether a draft model is not asked in this round; each True is one round gone by."""
+        ...
+
     def record(self, round_: Round) -> None: ...
 
 
@@ -67,6 +71,9 @@ class FixedDepth:
 
     def choose(self, key: DraftKey, *, other_rows: int = 0) -> int:
         return self._depth
+
+    def rest(self) -> bool:
+        return False
 
     def record(self, round_: Round) -> None:
         """Nothing is learnt."""
@@ -98,8 +105,7 @@ class AdaptiveDepth:
         return heir
 
     def choose(self, key: DraftKey, *, other_rows: int = 0) -> int:
-        if self._rest and key.source is DraftSource.MODEL:
-            self._rest -= 1
+        if key.source is DraftSource.MODEL and self.rest():
             return 0
         self._wake()
         self._probing = False
@@ -116,6 +122,12 @@ class AdaptiveDepth:
         if hopeless and key.source is DraftSource.MODEL:
             self._rest = REST
         return 1 if self._probing else depth
+
+    def rest(self) -> bool:
+        if self._rest:
+            self._rest -= 1
+            return True
+        return False
 
     def record(self, round_: Round) -> None:
         if self._rest and not round_.proposal.guesses:

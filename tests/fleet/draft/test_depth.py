@@ -208,8 +208,20 @@ def test_a_model_that_is_far_from_paying_is_not_thought_about_in_every_round() -
         depths.append(policy.choose(MODEL))
         assert policy.reason == reason
     assert depths == [0] * (REST + 1)
+    assert not FixedDepth(4).rest()
     level = costs.traversal.seconds(1)
     for _ in range(8 * (REST + 1)):  # the chain became slower
         policy.record(Round(NOTHING, (6,), 1, 0.036, 0.0))
         policy.choose(MODEL)
     assert costs.traversal.seconds(1) > 1.3 * level
+
+
+def test_a_rest_is_as_long_whoever_asks() -> None:
+    """`Speculation` asks whether to rest before it asks a draft model; `choose` is asked by others."""
+    policy = AdaptiveDepth(RoundCosts(), MOST)
+    guess = Proposal((5,), (Guess(MODEL, (5,)),))
+    for _ in range(60):
+        policy.record(Round(guess, (6,), 2, 0.020, 0.002))
+        policy.record(Round(NOTHING, (6,), 1, 0.018, 0.0))
+    assert policy.choose(MODEL) == 0
+    assert [policy.rest() for _ in range(REST + 1)] == [True] * REST + [False]
