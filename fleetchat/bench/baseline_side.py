@@ -98,8 +98,7 @@ async def open_baseline(
     try:
         side = BaselineSide(process, subject, max_tokens)
         config = openvino_config(setting.precision, max(1, len(cores)), fast=subject.fast)
-        loading = setting.cores[-len(cores) :] if cores else ()  # others are loading on the first ones
-        await side.load(str(subject.whole), backend, config, cores, loading)
+        await side.load(str(subject.whole), backend, config, cores, cores)
         yield side
     finally:
         with trio.CancelScope(shield=True):
