@@ -6,12 +6,11 @@ the package cryptography; using it does not.
 
 from __future__ import annotations
 
-import os
 import ssl
 from pathlib import Path
 
 from fleetchat.errors import ConfigError, InputError
-from fleetchat.keys import check_private
+from fleetchat.keys import read_private
 
 LONGEST_FILE = 64 * 1024  # bytes
 NAME = "fleetchat fleet"
@@ -24,17 +23,8 @@ def certificate_file(key_file: Path) -> Path:
 
 def check_certificate(path: Path) -> Path:
     """The path, when what lies there can be used. Raises ConfigError."""
-    try:
-        with path.open("rb") as file:
-            check_private(path, os.fstat(file.fileno()).st_mode, "certificate")
-            content = file.read(LONGEST_FILE)
-    except FileNotFoundError:
-        raise ConfigError(
-            f"there is no certificate {path}",
-            hint="copy it with the key from the machine that made it, or run `fleetchat fleet key --tls`",
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"the certificate {path} cannot be read: {error.strerror or error}") from None
+    hint = "copy it with the key from the machine that made it, or run `fleetchat fleet key --tls`"
+    content = read_private(path, "certificate", longest=LONGEST_FILE, hint=hint)
     if b"-----BEGIN CERTIFICATE-----" not in content or b"PRIVATE KEY-----" not in content:
         raise ConfigError(
             f"{path} does not hold a certificate and its private key",

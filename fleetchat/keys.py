@@ -33,19 +33,22 @@ def certificate_of(key: bytes) -> Path | None:
 
 def read_key(path: Path) -> bytes:
     """The key in `path`. Raises ConfigError when it is missing, open to others, or not a key."""
+    hint = "copy it from the machine that made it, or run `fleetchat fleet key` to make one"
+    return _parse(read_private(path, "key file", longest=_LONGEST_FILE, hint=hint), path)
+
+
+def read_private(path: Path, what: str, *, longest: int, hint: str) -> bytes:
+    """At most `longest` bytes. Raises ConfigError when it is missing (with `hint`) or open to other users."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            content = file.read(_LONGEST_FILE)
+            content = file.read(longest)
     except FileNotFoundError:
-        raise ConfigError(
-            f"there is no key file {path}",
-            hint="copy it from the machine that made it, or run `fleetchat fleet key` to make one",
-        ) from None
+        raise ConfigError(f"there is no {what} {path}", hint=hint) from None
     except OSError as error:
-        raise ConfigError(f"the key file {path} cannot be read: {error.strerror or error}") from None
-    check_private(path, mode, "key file")
-    return _parse(content, path)
+        raise ConfigError(f"the {what} {path} cannot be read: {error.strerror or error}") from None
+    check_private(path, mode, what)
+    return content
 
 
 def check_private(path: Path, mode: int, what: str) -> None:

@@ -3,8 +3,7 @@
 Runs in a process of its own, so that it can be pinned and so that its memory is its own. One JSON
 object a line on stdin (a command), one on stdout (its answer)::
 
-    {"load": {"folder": …, "backend": "SDPA" | "PA" | "CB", "config": {…}, "cores": [0],
-              "loading": [1]}} -> {"ready": true}
+    {"load": {"folder": …, "backend": "SDPA" | "PA" | "CB", "config": {…}, "cores": [0]}} -> {"ready": true}
     {"replies": {"prompts": [[…], …], "seconds": S, "max_tokens": N, "stop_ids": […]}}
         -> {"replies": [{"started": …, "times": […], "token_ids": […]}, …]}   times on this process's clock
     {"batch": {"prompts": [[…], …], "max_tokens": N, "stop_ids": […]}}
@@ -25,8 +24,8 @@ import numpy as np
 import openvino
 import openvino_genai
 
-from fleetchat.bench.pinning import move_to
 from fleetchat.bench.workloads import LoopWatch
+from fleetchat.peer.embedded import pin_to
 
 KV_CACHE_GB = 2  # for the paged backends; 8 sessions of 2,048 tokens need less
 
@@ -34,14 +33,12 @@ KV_CACHE_GB = 2  # for the paged backends; 8 sessions of 2,048 tokens need less
 class Baseline:
     """One loaded pipeline."""
 
-    def __init__(
-        self, folder: str, backend: str, config: dict[str, Any], cores: list[int], loading: list[int]
-    ) -> None:
+    def __init__(self, folder: str, backend: str, config: dict[str, Any], cores: list[int]) -> None:
         """`backend` is SDPA, PA (both one request at a time) or CB (continuous batching).
 
-        It is loaded on the cores `loading`, as many as `cores`, and runs on `cores` afterwards.
+        The cores come first: moved after it was loaded, a pipeline computes where it was loaded.
         """
-        move_to(loading)
+        pin_to(frozenset(cores))
         if backend == "CB":
             scheduler = openvino_genai.SchedulerConfig()
             scheduler.cache_size = KV_CACHE_GB
@@ -51,7 +48,6 @@ class Baseline:
             )
         else:
             self._pipeline = openvino_genai.LLMPipeline(folder, "CPU", ATTENTION_BACKEND=backend, **config)
-        move_to(cores)
 
     def replies(
         self, prompts: list[list[int]], seconds: float, max_tokens: int, stop_ids: list[int]

@@ -43,16 +43,10 @@ class BaselineSide:
         said = await self._ask("batch", prompts=list(prompts))
         return said["token_ids"], said["seconds"]
 
-    async def load(
-        self,
-        folder: str,
-        backend: str,
-        config: dict[str, object],
-        cores: Sequence[int],
-        loading: Sequence[int],
-    ) -> None:
-        said = {"folder": folder, "backend": backend, "config": config}
-        await self._exchange({"load": {**said, "cores": list(cores), "loading": list(loading)}})
+    async def load(self, folder: str, backend: str, config: dict[str, object], cores: Sequence[int]) -> None:
+        await self._exchange(
+            {"load": {"folder": folder, "backend": backend, "config": config, "cores": list(cores)}}
+        )
 
     async def _ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         common = {"max_tokens": self._max_tokens, "stop_ids": self._stop_ids}
@@ -98,7 +92,7 @@ async def open_baseline(
     try:
         side = BaselineSide(process, subject, max_tokens)
         config = openvino_config(setting.precision, max(1, len(cores)), fast=subject.fast)
-        await side.load(str(subject.whole), backend, config, cores, cores)
+        await side.load(str(subject.whole), backend, config, cores)
         yield side
     finally:
         with trio.CancelScope(shield=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 
 @contextmanager
@@ -20,12 +20,3 @@ def pinned(cores: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def move_to(cores: Sequence[int]) -> None:
-    """All threads of this process, wherever they were; nothing happens where processes cannot be pinned."""
-    if not cores or sys.platform != "linux":
-        return
-    for task in os.listdir("/proc/self/task"):
-        with suppress(ProcessLookupError):  # it has ended meanwhile
-            os.sched_setaffinity(int(task), cores)

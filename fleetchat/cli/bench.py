@@ -277,7 +277,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="3 pairs of 2 s instead of 9 of 5 s: at most a minute, less exact",
+        help="3 pairs of 2 s instead of 9 of 5 s: about a minute, less exact",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
     parser.add_argument(

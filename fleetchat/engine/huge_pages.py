@@ -12,6 +12,8 @@ import re
 import sys
 from pathlib import Path
 
+from fleetchat.system_text import text_of
+
 HUGE_PAGE = 2 << 20  # bytes, on x86-64 and on most ARM systems
 LEAST_USED = 0.8  # of a region: an unused page would be taken along
 ADVISE, COLLAPSE = 14, 25  # MADV_HUGEPAGE and, since Linux 6.1, MADV_COLLAPSE: now instead of some day
@@ -27,9 +29,9 @@ def use_huge_pages() -> int:
 
     Does nothing where there are none, or where the administrator has turned them off.
     """
-    if sys.platform != "linux" or "[never]" in _text_of("/sys/kernel/mm/transparent_hugepage/enabled"):
+    if sys.platform != "linux" or "[never]" in text_of(Path("/sys/kernel/mm/transparent_hugepage/enabled")):
         return 0
-    regions = used_regions(_text_of("/proc/self/smaps"))
+    regions = used_regions(text_of(Path("/proc/self/smaps")))
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for first, end in regions:
@@ -53,10 +55,3 @@ def used_regions(smaps: str) -> list[Region]:
         if end > first:
             regions.append((first, end))
     return regions
-
-
-def _text_of(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

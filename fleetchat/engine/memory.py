@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from fleetchat.system_text import output_of, text_of
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -17,9 +18,9 @@ def available_memory() -> int:
     if sys.platform == "win32":
         return _windows_available()
     if sys.platform == "darwin":
-        return vm_stat_available(_output_of("vm_stat"))
-    available = meminfo_available(_text_of(Path("/proc/meminfo")))
-    limit = cgroup_available(_text_of(_CGROUP / "memory.max"), _text_of(_CGROUP / "memory.current"))
+        return vm_stat_available(output_of("vm_stat"))
+    available = meminfo_available(text_of(Path("/proc/meminfo")))
+    limit = cgroup_available(text_of(_CGROUP / "memory.max"), text_of(_CGROUP / "memory.current"))
     return available if limit is None else min(available, limit)
 
 
@@ -28,8 +29,8 @@ def resident_memory() -> int:
     if sys.platform == "win32":
         return _windows_resident()
     if sys.platform == "darwin":
-        return 1024 * _first_number(_output_of("ps", "-o", "rss=", "-p", str(os.getpid())))
-    return 1024 * _labelled_number(_text_of(Path("/proc/self/status")), "VmRSS")
+        return 1024 * _first_number(output_of("ps", "-o", "rss=", "-p", str(os.getpid())))
+    return 1024 * _labelled_number(text_of(Path("/proc/self/status")), "VmRSS")
 
 
 def meminfo_available(meminfo: str) -> int:
@@ -61,20 +62,6 @@ def _labelled_number(text: str, label: str) -> int:
 def _first_number(text: str) -> int:
     found = re.search(r"\d+", text)
     return int(found[0]) if found else 0
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
-
-
-def _output_of(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
 
 
 class _MemoryStatus(ctypes.Structure):

@@ -157,10 +157,7 @@ class Chain:
         assert self._upstream is not None
         # A half-sent frame would break the link for all sessions: finish it whoever is cancelled.
         try:
-            if not self._upstream.send_nowait(frame):
-                await self._upstream.send(frame, shielded=True)
-            elif self._upstream.unfinished:
-                await self._upstream.flush(shielded=True)
+            await self._upstream.send(frame, shielded=True)
         except (PeerLost, ProtocolError) as failure:
             self.suspect()
             with trio.move_on_after(GRACE):

@@ -40,10 +40,11 @@ MODEL_KEY = DraftKey(DraftSource.MODEL)
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """The arguments of `Drafter.propose`."""
+    """The arguments of `Drafter.propose`, and whose depth it is."""
 
     session: int
     committed: Sequence[int]
+    policy: DepthPolicy
     depth: ChooseDepth
     draw: Draw
     should_stop: ShouldStop
@@ -100,7 +101,7 @@ class Speculation:
         started = time.perf_counter()
         depth = at_most(partial(policy.choose, other_rows=other_rows), room)
         try:
-            proposal = await self._ask(_Question(session, committed, depth, draw, should_stop))
+            proposal = await self._ask(_Question(session, committed, policy, depth, draw, should_stop))
         except DrafterFailed:
             self.drafter = what_is_left(self.drafter)
             raise
@@ -117,7 +118,10 @@ class Speculation:
             return replace(drafted, guesses=drafted.guesses + free.guesses)
         if computes(drafter):
             return await self._compute(drafter, question)
-        return question.put_to(drafter)
+        free = question.put_to(drafter)
+        if not free.guesses:
+            question.policy.note_nothing_found()
+        return free
 
     async def _compute(self, drafter: Drafter, question: _Question) -> Proposal:
         count = question.depth(MODEL_KEY)

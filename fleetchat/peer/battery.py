@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 import sys
 from pathlib import Path
+
+from fleetchat.system_text import output_of, text_of
 
 SUPPLIES = Path("/sys/class/power_supply")
 
@@ -15,7 +16,7 @@ def on_battery() -> bool:
     if sys.platform == "win32":
         return _windows_on_battery()
     if sys.platform == "darwin":
-        return "Battery Power" in _output_of("pmset", "-g", "batt")
+        return "Battery Power" in output_of("pmset", "-g", "batt")
     return linux_on_battery(SUPPLIES)
 
 
@@ -27,26 +28,12 @@ def linux_on_battery(supplies: Path) -> bool:
     except OSError:
         return False
     for folder in folders:
-        kind, scope = _text_of(folder / "type"), _text_of(folder / "scope")
+        kind, scope = text_of(folder / "type"), text_of(folder / "scope")
         if kind == "Battery" and scope != "Device":
-            discharging = discharging or _text_of(folder / "status") == "Discharging"
+            discharging = discharging or text_of(folder / "status") == "Discharging"
         elif kind in ("Mains", "USB"):
-            online = online or _text_of(folder / "online") == "1"
+            online = online or text_of(folder / "online") == "1"
     return discharging and not online
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _output_of(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
 
 
 class _PowerStatus(ctypes.Structure):

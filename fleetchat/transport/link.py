@@ -138,12 +138,12 @@ class Link:
         """Whether a frame of `send_nowait` is not wholly written."""
         return len(self._rest) > 0
 
-    async def flush(self, *, shielded: bool = False) -> None:
-        """Write what `send_nowait` left over; `shielded` as for `send`. Raises PeerLost."""
-        await self._take_turn(shielded)
+    async def flush(self) -> None:
+        """Write what `send_nowait` left over. Raises PeerLost."""
+        await self._take_turn(shielded=False)
         try:
             self._check_alive()
-            await self._write_rest(shielded)
+            await self._write_rest(shielded=False)
         finally:
             self._end_turn()
 

@@ -38,7 +38,7 @@ def bridged(backend: FakeBackend) -> Iterator[tuple[RuntimeThread, queue.Queue[R
     try:
         yield bridge, events
     finally:
-        assert bridge.shutdown(30)
+        assert bridge.shutdown(5)
 
 
 def wait_for(events: queue.Queue[RuntimeEvent], condition: Callable[[RuntimeEvent], bool]) -> RuntimeEvent:
@@ -116,14 +116,14 @@ def test_a_runtime_that_cannot_be_made_is_reported_and_tried_again() -> None:
     )
     for thread in threading.enumerate():
         if thread.name == "fleetchat-runtime":
-            thread.join(30)
+            thread.join(5)
     bridge.retry()
     wait_for(events, lambda event: isinstance(event, FleetReady))
-    assert bridge.shutdown(30)
+    assert bridge.shutdown(5)
 
 
 @pytest.mark.parametrize("calls", [1, 3])
 def test_shutdown_may_be_called_more_than_once(calls: int) -> None:
     with bridged(FakeBackend()) as (bridge, _):
         for _ in range(calls):
-            assert bridge.shutdown(30)
+            assert bridge.shutdown(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from textual.events import Key
@@ -277,8 +278,10 @@ async def test_the_program_leaves_in_every_state(keys: tuple[str, ...], state: s
         elif state == "failed":
             runtime.say(RuntimeFailed("broken", ""))
             await wait_until(pilot, lambda: isinstance(pilot.app.screen, FailureScreen))
+        began = time.monotonic()
         await pilot.press(*keys)
         await wait_until(pilot, lambda: runtime.shut_down and not pilot.app.is_running)
+        assert time.monotonic() - began < 2
 
 
 async def test_one_ctrl_c_does_not_leave() -> None:

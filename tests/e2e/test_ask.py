@@ -144,7 +144,7 @@ def test_a_killed_ask_leaves_no_peer(ask: AskProcess) -> None:
         process.stdout.read(10)
         assert len(ask.leftovers()) == 3  # it, and two peers
         process.kill()
-    ask.wait_until_nothing_is_left(30.0)
+    ask.wait_until_nothing_is_left(3.0)
 
 
 def test_a_reader_that_has_gone_ends_it_quietly(ask: AskProcess) -> None:

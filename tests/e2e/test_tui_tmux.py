@@ -26,7 +26,8 @@ pytestmark = [
 
 START = 150.0  # seconds: a first run fetches and builds
 REPLY = 60.0
-LEFT = 30.0  # a user waits 2 at most: tests/app/test_leaving.py; here only a fault takes long
+EXIT = 4.0  # the program and its status file; tests/app/test_leaving.py proves that a user waits 2 at most
+LEFT = 3.0  # until no process is there any more, also after SIGKILL
 MARK = "FLEETCHAT_STATE_DIR"  # every process of the test carries a value of its own
 
 
@@ -79,7 +80,7 @@ class Terminal:
 
     def wait_left(self, status: int) -> None:
         """The program has ended so, nothing of it runs, and the terminal is as it was."""
-        self.wait(lambda: self.exit_status() == str(status), LEFT)
+        self.wait(lambda: self.exit_status() == str(status), EXIT)
         self.wait(lambda: not self.processes(), LEFT)
         before, after = ((self.folder / f"stty.{when}").read_text() for when in ("before", "after"))
         assert after == before
@@ -130,12 +131,24 @@ def test_a_stranger_asks_and_leaves(terminal: Terminal, width: int, height: int)
     terminal.wait_for("finished")
     lines = terminal.screen().splitlines()
     assert len(lines) == height
-    assert width - 2 <= max(map(len, lines)) <= width
+    beside = width >= SIDE_FROM
+    assert max(map(len, lines)) == width - beside  # the panel beside the chat has a margin
     assert any("Paris" in line for line in lines)
-    if width >= SIDE_FROM:
+    if beside:
         stages = [line.rpartition("│ ")[2].split() for line in lines if re.search(r"│ +[01] +ready ", line)]
         assert [(stage[0], stage[3]) for stage in stages] == [("0", "MB"), ("1", "MB")]
         assert all(float(stage[2]) > 0 for stage in stages)
+        terminal.keys("F9")
+        terminal.wait_for("Address")
+        lines = terminal.screen().splitlines()
+        assert max(map(len, lines)) == width - 1
+        table = next(number for number, line in enumerate(lines) if line.split()[:2] == ["Stage", "Address"])
+        first, second, _, times = (line.split() for line in lines[table + 1 : table + 5])
+        assert (first[0], second[0]) == ("0", "1")
+        assert first[2].startswith("0–")
+        assert float(times[1]) > 0
+        assert any("tokens/s" in line for line in lines[table + 3 : table + 8])
+        terminal.keys("Escape")
     else:
         assert any(re.match(r" *2 of 2 stages ready .*tokens/s", line) for line in lines)
     terminal.keys("C-q")
@@ -149,13 +162,13 @@ def test_escape_stops_and_a_second_reply_is_written(terminal: Terminal) -> None:
     terminal.wait_for("Writing · Esc stops", START)
     terminal.wait_for("tokens/s")
     terminal.keys("Escape")
-    terminal.wait_for("stopped by you")
+    terminal.wait_for("stopped by you", 5)
     terminal.keys("Go on.", "Enter")
-    terminal.wait_for("Writing · Esc stops")
+    terminal.wait_for("Writing · Esc stops", 5)
     terminal.keys("M-t")  # Alt and a letter is a command, not a letter
     terminal.wait_for("No tab was closed")
     terminal.keys("C-c")
-    terminal.wait_for("Press Ctrl+C again")
+    terminal.wait_for("Press Ctrl+C again", 2)
 
 
 def press(*keys: str) -> Callable[[Terminal], None]:
@@ -180,7 +193,10 @@ def test_leaving_in_the_middle_of_a_reply_keeps_the_text_and_restores_the_termin
     terminal: Terminal, leave: Callable[[Terminal], None], status: int
 ) -> None:
     write_a_story(terminal)
+    began = time.monotonic()
     leave(terminal)
+    terminal.wait(lambda: terminal.exit_status() == str(status), EXIT)
+    assert time.monotonic() - began < 3
     terminal.wait_left(status)
     shown = fleetchat(terminal, "chats", "export")
     assert "Write a long story about a lighthouse." in shown

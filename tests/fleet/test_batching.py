@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from fleetchat.fleet.batching import (
     FIRST_CHUNK,
+    LONGEST,
     STRETCH,
     ChainLimits,
     Load,
@@ -206,3 +208,20 @@ def test_rows_that_do_not_fit_wait() -> None:
     limits = replace(TOGETHER, max_rows=20)
     ready = [decode(1, 1.0, 9), decode(2, 2.0, 9), decode(3, 3.0, 9)]
     assert next_batch(ready, limits, Load(streaming=3), Pace(1.0, 1.0)) == (Share(1, 9), Share(2, 9))
+
+
+@given(paces, limits_of_chains, some.integers(1, 40))
+def test_a_stream_that_meets_a_chunk_on_every_stage_waits_for_it_no_longer_than_its_share(
+    pace: Pace, limits: ChainLimits, streaming: int
+) -> None:
+    load = Load(streaming=streaming, prefilling=1)
+    seconds = chunk_seconds(limits, load, pace)
+    batches = min(streaming, batches_wanted(limits, load, pace)) if limits.places > 1 else streaming
+    if batches < limits.stages:
+        assert pace.traversal + limits.stages * seconds <= LONGEST * pace.traversal * 1.000001
+
+
+def test_a_single_stream_is_spared_and_several_are_as_before() -> None:
+    near = Pace(0.022, 0.010, 0.001)
+    assert chunk_seconds(ONE_BY_ONE, Load(streaming=1, prefilling=1), near) == pytest.approx(1.4 * 0.011)
+    assert chunk_seconds(ONE_BY_ONE, Load(streaming=3, prefilling=1), near) == pytest.approx(1.2 * 0.030)

@@ -225,9 +225,8 @@ async def test_a_stream_goes_on_between_the_chunks_of_a_long_prompt() -> None:
             stream.session.stop()
         steps = len(at) - 1
         assert steps > 3
-        assert at[-1] - at[0] >= steps // 8, (
-            at
-        )  # a token's way is longer than a chunk's, by the machine's load
+        # A token's way is longer than a chunk's, on a loaded machine several times as long.
+        assert at[-1] - at[0] >= max(3, steps // 8), at
 
 
 async def test_focus_is_looked_at_for_every_chunk() -> None:

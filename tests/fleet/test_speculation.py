@@ -8,9 +8,11 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from fleetchat.fleet.draft.interface import Drafter
+from fleetchat.fleet.draft.interface import Drafter, Proposal
 from fleetchat.fleet.draft.ngram import NgramDrafter
+from fleetchat.fleet.speculation import Speculation
 from fleetchat.fleet.telemetry import Answer, FinishReason
+from fleetchat.wire.frames import Draw
 from tests.fakes.chain import FakeFleet, Letters, fake_fleet, request
 from tests.fakes.drafters import FailingDrafter, LyingDrafter, RightDrafter, WrongDrafter
 from tests.fakes.engine import FAKE_VOCABULARY, Oracle, by_position, reply, stopping_at
@@ -174,3 +176,20 @@ async def test_sessions_that_speculate_at_the_same_time_keep_to_their_own_text()
             for number in range(1, 7):
                 nursery.start_soon(one, number)
     assert texts == {number: reply(0, number, 60, by_position) for number in range(1, 7)}
+
+
+async def test_a_look_up_that_finds_nothing_gives_the_reason_of_its_own() -> None:
+    """Not that of the round before, in which there was something to draft."""
+    speculation = Speculation(NgramDrafter(), depth=None, max_draft=8, vocabulary=100)
+    depth = speculation.new_depth()
+    draw = Draw(temperature=0.0, top_p=1.0, top_k=0, penalty=1.0, seed=1, reply_start=0)
+
+    async def propose(committed: list[int]) -> Proposal:
+        proposal, _ = await speculation.propose(1, committed, depth, 50, draw, lambda: False)
+        return proposal
+
+    again = [5, 6, 7, 8, 9, 5, 6, 7, 8]
+    assert (await propose(again)).ids
+    assert "hold" in depth.reason
+    assert not (await propose([*again, 40])).ids
+    assert depth.reason == "no draft: nothing like it came before"

@@ -59,6 +59,10 @@ class DepthPolicy(Protocol):
         """Whether a draft model is not asked in this round; each True is one round gone by."""
         ...
 
+    def note_nothing_found(self) -> None:
+        """Looking up gave nothing, so nobody asked how many drafts are worth it."""
+        ...
+
     def record(self, round_: Round) -> None: ...
 
 
@@ -74,6 +78,9 @@ class FixedDepth:
 
     def rest(self) -> bool:
         return False
+
+    def note_nothing_found(self) -> None:
+        """The depth stays what it is."""
 
     def record(self, round_: Round) -> None:
         """Nothing is learnt."""
@@ -128,6 +135,9 @@ class AdaptiveDepth:
             self._rest -= 1
             return True
         return False
+
+    def note_nothing_found(self) -> None:
+        self.reason = "no draft: nothing like it came before"
 
     def record(self, round_: Round) -> None:
         if self._rest and not round_.proposal.guesses:

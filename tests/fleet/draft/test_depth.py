@@ -172,25 +172,21 @@ def test_a_fixed_depth_stays(depth: int, reason: str) -> None:
 def test_the_next_session_does_not_try_a_useless_draft_model_all_over_again() -> None:
     costs = RoundCosts()
     first = AdaptiveDepth(costs, 8)
-    key = DraftKey(DraftSource.MODEL)
+    assert drafted_in_vain(first, 200) >= 12
+    assert [first.heir().choose(MODEL) for _ in range(3)] == [first.heir().choose(MODEL)] * 3
+    assert drafted_in_vain(first.heir(), 20) <= 4
+
+
+def drafted_in_vain(policy: DepthPolicy, rounds: int) -> int:
+    """Drafts of a model that is always wrong."""
     drafted = 0
-    for _ in range(200):
-        count = first.choose(key)
+    for _ in range(rounds):
+        count = policy.choose(MODEL)
         drafted += count
         ids = (1,) * count
-        proposal = Proposal(ids, (Guess(key, ids),) if ids else ())
-        first.record(Round(proposal, (2,), 1 + count, 0.02 * (1 + 0.1 * count), 0.001 * count))
-    assert drafted >= 12
-    assert [first.heir().choose(key) for _ in range(3)] == [first.heir().choose(key)] * 3
-    heir = first.heir()
-    tried = 0
-    for _ in range(20):
-        count = heir.choose(key)
-        tried += count
-        ids = (1,) * count
-        proposal = Proposal(ids, (Guess(key, ids),) if ids else ())
-        heir.record(Round(proposal, (2,), 1 + count, 0.02 * (1 + 0.1 * count), 0.001 * count))
-    assert tried <= 4
+        proposal = Proposal(ids, (Guess(MODEL, ids),) if ids else ())
+        policy.record(Round(proposal, (2,), 1 + count, 0.02 * (1 + 0.1 * count), 0.001 * count))
+    return drafted
 
 
 def test_a_model_that_is_far_from_paying_is_not_thought_about_in_every_round() -> None:
