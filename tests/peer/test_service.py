@@ -43,11 +43,18 @@ async def test_ready_says_what_the_stage_is() -> None:
 
 
 async def test_a_stage_waits_for_the_open_of_the_next_one() -> None:
-    async with fake_peer(2) as first, fake_peer(2) as last:
+    loading = threading.Event()
+
+    def make(request: EngineRequest) -> FakeEngine:
+        loading.wait()
+        return FakeEngine(0, 2)
+
+    async with fake_peer(2, make_engine=make) as first, fake_peer(2) as last:
         opens = [opening(0, 2, next_address=last.address), opening(1, 2)]
         one, two = await control(first.address), await control(last.address)
         await one.send(opens[0])
         assert isinstance(await one.receive(), Progress)
+        loading.set()
         await wait_for(lambda: len(first.engines) == 1)
         await two.send(opens[1])
         assert isinstance(await until(one, Ready), Ready)
@@ -191,7 +198,7 @@ async def test_a_control_link_that_goes_while_loading_leaves_the_shard_for_the_n
     async with fake_peer(make_engine=make) as peer:
         link = await control(peer.address)
         await link.send(opening())
-        assert await link.receive() == Progress("checking the shard", 0, 2)
+        assert isinstance(await link.receive(), Progress)  # the newest step, whichever that is by now
         await link.aclose()
         loading.set()
         chain = await open_chain([peer.address], chain=chain_id("d"))
