@@ -8,10 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from fleetchat.cutter.manifest import Manifest
     from fleetchat.cutter.store import Store
+
+
+# The same examples in every run, and no verdict from how long one took: that is a property of the machine.
+# New examples: pytest --hypothesis-profile search
+STEADY = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", STEADY)
+settings.register_profile("search", STEADY, derandomize=False)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import trio
-import trio.testing
 
 from fleetchat.errors import AuthenticationFailed, PeerLost
 from fleetchat.ids import Address, BuildKey, Epoch
@@ -13,6 +12,7 @@ from fleetchat.peer import serve as serve_module
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.serve import PeerOptions
 from fleetchat.transport.dialling import dial
+from fleetchat.transport.link import Link
 from fleetchat.wire.frames import (
     Attached,
     AttachRole,
@@ -177,10 +177,18 @@ async def test_one_stranger_too_many_is_turned_away(monkeypatch: pytest.MonkeyPa
         with pytest.raises(PeerLost):
             await control(peer.address)
         await silent[0].aclose()
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        chain = await open_chain([peer.address])
+        chain = await open_over([await control_at_last(peer.address)], [peer.address])
         assert (await chain.round(piece(1, 0, [5]))).results[0].token == by_session(1, 1)
         await chain.close()
+
+
+async def control_at_last(address: Address) -> Link:
+    """A control link as soon as the peer has noticed that a stranger left."""
+    while True:
+        try:
+            return await control(address)
+        except PeerLost:
+            await trio.sleep(0.001)
 
 
 async def test_a_silent_stranger_is_reaped() -> None:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import itertools
 import threading
+from contextlib import suppress
 
 import pytest
+import trio
 
+from fleetchat.errors import PeerLost
 from fleetchat.ids import Epoch
 from fleetchat.peer import service as service_module
 from fleetchat.peer.loading import EngineRequest
@@ -19,6 +23,7 @@ from fleetchat.wire.frames import (
 from tests.fakes.engine import FakeEngine, by_session
 from tests.peer.builders import batch, opening, piece
 from tests.peer.coordinator import (
+    Coordinator,
     attached,
     chain_id,
     closing_links,
@@ -155,11 +160,21 @@ async def test_a_lost_next_stage_is_told_by_the_stage_before_it() -> None:
         async with fake_peer(2) as last:
             chain = await open_chain([first.address, last.address])
         assert isinstance(await until(chain.controls[1], Goodbye), Goodbye)
-        await chain.send(piece(1, 0, [5]))
-        error = await until(chain.controls[0], Error)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_sending, chain, first.engines[0])
+            error = await until(chain.controls[0], Error)
+            nursery.cancel_scope.cancel()
         assert error.code is FaultCode.LINK
         assert error.text.startswith("the link out of this stage broke: ")
         await chain.close()
+
+
+async def keep_sending(chain: Coordinator, engine: FakeEngine) -> None:
+    """One batch after the other: the first may go into a socket that is closing, and nobody hears of it."""
+    with suppress(PeerLost):
+        for position in itertools.count():
+            await chain.send(piece(1, position, [5]))
+            await wait_for(lambda sent=position + 1: engine.slices_run == sent)
 
 
 async def test_a_peer_that_leaves_says_goodbye() -> None:
