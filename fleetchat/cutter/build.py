@@ -18,12 +18,15 @@ from fleetchat.cutter.partition import LayerRange
 from fleetchat.cutter.recipe import Recipe
 from fleetchat.cutter.selfcheck import self_check
 from fleetchat.cutter.source import GgufSource, Source, obtain, pinned_identity
+from fleetchat.cutter.stagewise import ids_needed, stagewise_check
 from fleetchat.cutter.store import Store, matches
-from fleetchat.cutter.whole import Whole, converter_of, copy_vocabulary, obtain_whole
+from fleetchat.cutter.vocabulary import text_ids
+from fleetchat.cutter.whole import TOKENIZER, Whole, converter_of, copy_vocabulary, obtain_whole
 from fleetchat.errors import BuildError, ShardDamaged, SourceError
 from fleetchat.ids import BuildKey
 
 SMALLEST_FREE = 1 << 20  # bytes; with less, a failed write is taken for a full disk
+LARGE = 2 << 30  # bytes of a whole model that is not loaded at once any more
 CUT_SPACE_FACTOR = 1.8  # bytes needed for each byte of the whole model: stages share the embedding
 
 OnProgress = Callable[[str, int, int], None]  # what is done now, steps done, steps in all (0 = unknown)
@@ -90,9 +93,7 @@ def _build_locked(
             ranges=ranges,
             on_progress=on_progress,
         )
-        check = self_check(
-            whole_xml, [stage.xml for stage in cut.stages], window=cut.shape.window, on_progress=on_progress
-        )
+        check = _checked(whole_folder, cut, on_progress)
         on_progress("storing the shards", 0, 0)
         manifest = _manifest(
             recipe, whole, cut, check, balanced=ranges is None, folders=(whole_folder, folder)
@@ -137,6 +138,21 @@ def _undamaged(
             continue
         return manifest
     return None
+
+
+def _checked(whole_folder: Path, cut: CutResult, on_progress: OnProgress) -> SelfCheck:
+    """Compare the chain with the whole model; a large one is not loaded whole. Raises BuildError."""
+    whole_xml, window = whole_folder / "openvino_model.xml", cut.shape.window
+    if whole_xml.with_suffix(".bin").stat().st_size < LARGE:
+        stages = [stage.xml for stage in cut.stages]
+        return self_check(whole_xml, stages, window=window, on_progress=on_progress)
+    return stagewise_check(
+        whole_xml,
+        [(stage.xml, (stage.first_layer, stage.last_layer)) for stage in cut.stages],
+        text_ids(whole_folder / TOKENIZER, ids_needed(window), cut.shape.vocabulary),
+        window=window,
+        on_progress=on_progress,
+    )
 
 
 def _manifest(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +34,9 @@ _RELATIVE_TOLERANCE = 1e-5
 UNUSABLE = 1e30  # the difference when shapes differ or a value is not finite; JSON has no infinity
 
 _PROMPT = 24
-_TAIL = (1, 1, 4)  # how the reference goes on after the prompt
+TAIL = (1, 1, 4)  # how the reference goes on after the prompt
 _LONGEST_WINDOW = 512  # up to this one, the prompt is made longer than the window
-_WRONG = 3  # rejected drafts in a rollback
+WRONG = 3  # rejected drafts in a rollback
 
 OnProgress = Callable[[str, int, int], None]
 
@@ -65,10 +66,14 @@ def self_check(
         on_progress(f"loading stage {index}", index + 1, steps)
         stages.append(core.compile_model(core.read_model(xml), "CPU", config))
     on_progress("comparing the chain with the whole", steps - 2, steps)
-    prompt = window + 2 * _WRONG if 0 < window <= _LONGEST_WINDOW else _PROMPT
-    check = _compare(whole, stages, likely_ids(whole, prompt + sum(_TAIL)), window)
+    check = _compare(whole, stages, likely_ids(whole, prompt_length(window) + sum(TAIL)), window)
     on_progress("compared", steps, steps)
     return check
+
+
+def prompt_length(window: int) -> int:
+    """Rows of the prompt: beyond the window, where that is short enough to be tried out."""
+    return window + 2 * WRONG if 0 < window <= _LONGEST_WINDOW else _PROMPT
 
 
 def likely_ids(whole: ov.CompiledModel, count: int) -> IntArray:
@@ -102,23 +107,22 @@ def tolerance_for(logits: FloatArray) -> float:
 def _compare(
     whole: ov.CompiledModel, stages: Sequence[ov.CompiledModel], ids: IntArray, window: int
 ) -> SelfCheck:
-    prompt = len(ids) - sum(_TAIL)
-    sizes = (prompt, *_TAIL)
+    prompt = len(ids) - sum(TAIL)
+    sizes = (prompt, *TAIL)
     reference = _all_rows(Trial([whole]), ids, sizes)
     chain = Trial(stages)
     same_graph = difference(_all_rows(chain, ids, sizes), reference)
     same_mathematics = _gathered_difference(Trial(stages), ids, prompt, reference)
     rollback = _rollback_difference(Trial(stages), ids, prompt, reference)
-    tolerance = tolerance_for(reference)
-    _require("the stages differ from the whole model", same_graph, 0.0)
-    _require("with other chunks the stages differ from the whole model", same_mathematics, tolerance)
-    return SelfCheck(
-        same_graph=same_graph,
-        same_mathematics=same_mathematics,
-        rollback=rollback,
-        rollback_passed=rollback <= tolerance and window == 0,
-        largest_activation=min(chain.largest_activation, UNUSABLE),
-    )
+    found = SelfCheck(same_graph, same_mathematics, rollback, True, min(chain.largest_activation, UNUSABLE))
+    return judged(found, tolerance_for(reference), window)
+
+
+def judged(found: SelfCheck, tolerance: float, window: int) -> SelfCheck:
+    """The differences found, and whether the rollback passes. Raises BuildError for the other two."""
+    _require("the stages differ from the whole model", found.same_graph, 0.0)
+    _require("with other chunks the stages differ from the whole model", found.same_mathematics, tolerance)
+    return replace(found, rollback_passed=found.rollback <= tolerance and window == 0)
 
 
 def _require(what: str, found: float, limit: float) -> None:
@@ -129,14 +133,14 @@ def _require(what: str, found: float, limit: float) -> None:
 
 
 def _all_rows(trial: Trial, ids: IntArray, sizes: Sequence[int]) -> FloatArray:
-    return np.concatenate([trial.feed(chunk) for chunk in _chunks(ids, sizes)])
+    return np.concatenate([trial.feed(chunk) for chunk in chunks(ids, sizes)])
 
 
 def _gathered_difference(trial: Trial, ids: IntArray, prompt: int, reference: FloatArray) -> float:
     """The prompt in two chunks with one row wanted of each, then K + 1 rows and single rows."""
-    sizes = (prompt - prompt // 2, prompt // 2, *reversed(_TAIL))
+    sizes = (prompt - prompt // 2, prompt // 2, *reversed(TAIL))
     differences = []
-    for chunk in _chunks(ids, sizes):
+    for chunk in chunks(ids, sizes):
         first = trial.length
         wanted = np.array([len(chunk) - 1]) if first < prompt else np.arange(len(chunk))
         differences.append(difference(trial.feed(chunk, wanted), reference[first + wanted]))
@@ -150,19 +154,19 @@ def _rollback_difference(trial: Trial, ids: IntArray, prompt: int, reference: Fl
     """
     last = np.array([prompt - 1])
     differences = [difference(trial.feed(ids[:prompt], last), reference[last])]
-    wrong = ids[:_WRONG]
-    for right in _chunks(ids[prompt:], _TAIL):
+    wrong = ids[:WRONG]
+    for right in chunks(ids[prompt:], TAIL):
         first = trial.length
         kept = trial.feed(np.concatenate([right[:1], wrong]), np.array([0]))
         differences.append(difference(kept, reference[first : first + 1]))
-        trial.hide(_WRONG)
+        trial.hide(WRONG)
         for token in right[1:]:
             row = trial.feed(np.array([token]))
             differences.append(difference(row, reference[trial.length - 1 : trial.length]))
     return max(differences)
 
 
-def _chunks(ids: IntArray, sizes: Sequence[int]) -> Iterator[IntArray]:
+def chunks(ids: IntArray, sizes: Sequence[int]) -> Iterator[IntArray]:
     start = 0
     for size in sizes:
         yield ids[start : start + size]

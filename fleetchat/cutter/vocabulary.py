@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from fleetchat.cutter.convert import TokenizerAnswer
@@ -58,6 +60,11 @@ AWKWARD_TEXTS = (
         "\n",
         "     \n   x",
     ),
+)
+
+ENGLISH = (
+    "The lighthouse stood at the end of a long pier. In winter the keeper walked there twice a day, a lamp in "
+    "one hand and bread in the other; in summer he took his time, and talked to the gulls on the way.\n"
 )
 
 
@@ -126,6 +133,13 @@ def from_folder(folder: Path) -> Vocabulary:
         bos_id=starts[0] if starts else (tokenizer.token_to_id(bos) if bos else None),
         stop_ids=_stop_ids(ends, specials),
     )
+
+
+def text_ids(tokenizer: Path, count: int, vocabulary: int) -> npt.NDArray[np.int64]:
+    """The first `count` tokens of plain English, over and over: a model meets such text, not random ids."""
+    ids = Tokenizer.from_file(str(tokenizer)).encode(ENGLISH, add_special_tokens=False).ids
+    known = [token for token in ids if token < vocabulary] or [0]
+    return np.resize(np.array(known, np.int64), count)
 
 
 def check_tokenizer(vocabulary: Vocabulary, ask: Callable[[tuple[str, ...]], TokenizerAnswer]) -> int:

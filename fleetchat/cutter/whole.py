@@ -138,7 +138,7 @@ def _from_ir(source: IrSource, name: str, folder: Path, on_progress: OnProgress)
     exported = source.xml.parent
     on_progress("copying the model", 0, 0)
     shutil.copyfile(source.xml, folder / IR_NAME)
-    shutil.copyfile(source.xml.with_suffix(".bin"), (folder / IR_NAME).with_suffix(".bin"))
+    link_or_copy(source.xml.with_suffix(".bin"), (folder / IR_NAME).with_suffix(".bin"))
     for file in IR_COMPANIONS:
         if (exported / file).is_file():
             shutil.copyfile(exported / file, folder / file)
