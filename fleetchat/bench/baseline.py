@@ -4,7 +4,7 @@ Runs in a process of its own, so that it can be pinned and so that its memory is
 object a line on stdin (a command), one on stdout (its answer)::
 
     {"load": {"folder": …, "backend": "SDPA" | "PA" | "CB", "config": {…}, "cores": [0]}} -> {"ready": true}
-    {"replies": {"prompts": [[…], …], "seconds": S, "max_tokens": N, "stop_ids": […]}}
+    {"replies": {"prompts": [[…], …], "seconds": S, "max_tokens": N, "stop_ids": […], "most": M or null}}
         -> {"replies": [{"started": …, "times": […], "token_ids": […]}, …]}   times on this process's clock
     {"batch": {"prompts": [[…], …], "max_tokens": N, "stop_ids": […]}}
         -> {"token_ids": [[…], …], "seconds": …}            seconds: all of it, prefill included
@@ -50,13 +50,18 @@ class Baseline:
             self._pipeline = openvino_genai.LLMPipeline(folder, "CPU", ATTENTION_BACKEND=backend, **config)
 
     def replies(
-        self, prompts: list[list[int]], seconds: float, max_tokens: int, stop_ids: list[int]
+        self,
+        prompts: list[list[int]],
+        seconds: float,
+        max_tokens: int,
+        stop_ids: list[int],
+        most: int | None = None,
     ) -> dict[str, Any]:
-        """Greedy replies to the prompts in turn until the time is over; a loop ends a reply."""
+        """Greedy replies to the prompts in turn until the time is over, or `most`; a loop ends a reply."""
         deadline = time.perf_counter() + seconds
         config = greedy(max_tokens, stop_ids)
         done: list[dict[str, Any]] = []
-        while time.perf_counter() < deadline:
+        while time.perf_counter() < deadline and (most is None or len(done) < most):
             done.append(self._reply(prompts[len(done) % len(prompts)], deadline, config))
         return {"replies": done}
 

@@ -32,9 +32,11 @@ class BaselineSide:
         self._max_tokens = max_tokens
         self._received = b""
 
-    async def replies(self, prompts: Sequence[tuple[int, ...]], seconds: float) -> list[ReplyTime]:
-        """Replies to the prompts in turn, one at a time, until `seconds` are over."""
-        said = await self._ask("replies", prompts=list(prompts), seconds=seconds)
+    async def replies(
+        self, prompts: Sequence[tuple[int, ...]], seconds: float, most: int | None = None
+    ) -> list[ReplyTime]:
+        """Replies to the prompts in turn, one at a time, until `seconds` are over or there are `most`."""
+        said = await self._ask("replies", prompts=list(prompts), seconds=seconds, most=most)
         found = [timed_reply(one["started"], one["times"], one["token_ids"]) for one in said["replies"]]
         return [reply for reply in found if reply is not None]
 

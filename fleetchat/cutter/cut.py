@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,12 +88,13 @@ def cut_model(
     stages: int | None,
     ranges: tuple[LayerRange, ...] | None,
     on_progress: OnProgress,
+    only: Collection[int] | None = None,
 ) -> CutResult:
     """Write `stage-00.xml`, `stage-00.bin`, … into `folder`.
 
-    Give either a number of `stages`, balanced by cost, or explicit layer `ranges`. Every stage is compiled
-    once to prove that its attention fuses. Raises CutRefused when the model cannot be cut so, SourceError
-    when the file is no model.
+    Give either a number of `stages`, balanced by cost, or explicit layer `ranges`. `only` writes no more than
+    the stages of these numbers. Every stage is compiled once to prove that its attention fuses. Raises
+    CutRefused when the model cannot be cut so, SourceError when the file is no model.
     """
     core = ov.Core()
     on_progress("reading the model", 0, 1)
@@ -104,6 +105,8 @@ def cut_model(
     costs = stage_costs(chosen, shape.layer_costs, shape.head_cost, shape.embedding_cost)
     written = []
     for index, (first, last) in enumerate(chosen):
+        if only is not None and index not in only:
+            continue
         on_progress(f"cutting layers {first} to {last}", index, len(chosen))
         plan = plan_stage(view, layers, first, last)
         xml = folder / f"stage-{index:02}.xml"

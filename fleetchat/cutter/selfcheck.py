@@ -57,7 +57,7 @@ def self_check(
     4.4).
     """
     core = ov.Core()
-    config = openvino_config(Precision.EXACT, threads or os.cpu_count() or 1)
+    config = exact_config(threads)
     steps = len(stage_xmls) + 3
     on_progress("loading the whole model", 0, steps)
     whole = core.compile_model(read_whole(core, whole_xml), "CPU", config)
@@ -69,6 +69,11 @@ def self_check(
     check = _compare(whole, stages, likely_ids(whole, prompt_length(window) + sum(TAIL)), window)
     on_progress("compared", steps, steps)
     return check
+
+
+def exact_config(threads: int | None) -> dict[str, object]:
+    """What models are compared with; None takes all cores."""
+    return openvino_config(Precision.EXACT, threads or os.cpu_count() or 1)
 
 
 def prompt_length(window: int) -> int:

@@ -9,7 +9,6 @@ through one stage before the next one is loaded, and is compared with the run th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from fleetchat.cutter.selfcheck import (
     OnProgress,
     chunks,
     difference,
+    exact_config,
     judged,
     prompt_length,
     tolerance_for,
@@ -36,7 +36,6 @@ from fleetchat.cutter.selfcheck import (
 from fleetchat.cutter.skeleton import skeleton_of
 from fleetchat.cutter.trial import FloatArray, IntArray, Trial
 from fleetchat.cutter.view import view_of
-from fleetchat.engine.precision import Precision, openvino_config
 from fleetchat.errors import BuildError
 
 Rows = list[FloatArray | None]  # what each step of a run carries into the next stage; None: tokens only
@@ -77,7 +76,7 @@ def stagewise_check(
     Raises BuildError when the chain is not the whole model.
     """
     core = ov.Core()
-    config = openvino_config(Precision.EXACT, threads or os.cpu_count() or 1)
+    config = exact_config(threads)
     runs = (_reference_run(ids, window), _gathered_run(ids, window), _rollback_run(ids, window))
     carried: list[Rows] = [[None] * len(run) for run in runs]
     same_graph = largest = 0.0

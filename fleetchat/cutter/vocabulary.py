@@ -63,8 +63,8 @@ AWKWARD_TEXTS = (
 )
 
 ENGLISH = (
-    "The lighthouse stood at the end of a long pier. In winter the keeper walked there twice a day, a lamp in "
-    "one hand and bread in the other; in summer he took his time, and talked to the gulls on the way.\n"
+    "The lighthouse stood at the end of a long pier. In winter the keeper walked there twice a day, a lamp "
+    "in one hand and bread in the other; in summer he took his time, and talked to the gulls on the way.\n"
 )
 
 

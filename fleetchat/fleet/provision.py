@@ -57,10 +57,11 @@ async def build_in_process(
     source: Path | None = None,
     layers: Sequence[tuple[int, int]] | None = None,
     on_progress: Callable[[BuildProgress], None],
+    on_start: Callable[[int], None] = lambda process: None,
 ) -> Manifest:
     """Build (or find built) the shards of a recipe; a cancelled build leaves nothing half-written.
 
-    `layers` cuts by hand: first and last layer of each stage.
+    `layers` cuts by hand: first and last layer of each stage. `on_start` gets the number of the process.
 
     Raises the build's own failure: InputError for a wrong recipe or source, BuildError otherwise.
     """
@@ -72,6 +73,7 @@ async def build_in_process(
         stderr=subprocess.DEVNULL,
         **options,
     )
+    on_start(process.pid)
     try:
         last = await _follow(process, on_progress)
         await process.wait()
