@@ -15,6 +15,7 @@ from textual import events
 from textual.app import App, InvalidThemeError, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
+from textual.notifications import Notify
 from textual.screen import Screen
 
 from fleetchat.app.archive import Archive
@@ -118,6 +119,13 @@ class FleetchatApp(App[None]):
         if isinstance(event, events.Key):
             without_letter(event)
         await super().on_event(event)
+
+    def on_notify(self, event: Notify) -> None:
+        """What is told once more replaces what was told before; else the same words pile up."""
+        told = event.notification
+        for shown in tuple(self._notifications):
+            if (shown.message, shown.severity) == (told.message, told.severity):
+                self._unnotify(shown, refresh=False)
 
     def on_mount(self) -> None:
         for notice in self._notices:

@@ -79,6 +79,7 @@ class ChatTask:
         self._session: Session | None = None
         self._turn_lock = trio.Lock()
         self._stopped = False
+        self._wanted = 0  # replies that were begun and have not ended
         self._unsent_text: list[str] = []
         self._unsent_prefill: tuple[int, int] | None = None
 
@@ -89,35 +90,42 @@ class ChatTask:
 
     @property
     def busy(self) -> bool:
-        """A reply is being drawn."""
-        return self._turn_lock.locked()
+        """A reply is wanted, or being drawn."""
+        return self._wanted > 0
 
     def begin(self) -> None:
-        """A turn is about to be answered; a `stop` from now on is meant for it."""
+        """`answer` is about to be called; a `stop` from now on is meant for it."""
         self._stopped = False
+        self._wanted += 1
 
     async def answer(self, turn: Turn, model: ChatModel, fleet: OpenFleet) -> None:
         """Draw one reply; the last event is always ReplyFinished, whatever goes wrong.
 
         A failed fleet is noticed by the runtime, so our own errors end this reply only.
         """
-        async with self._turn_lock:
-            settings = self.settings.with_options(turn.options)
-            try:
-                prompt = model.render(turn, context=fleet.context, max_tokens=settings.max_tokens)
-            except FleetchatError as error:
-                self._finish(failed_answer(error.message, error.hint))
-                return
-            answer = failed_answer("the fleet went away", "start it again; the chat is kept")
-            try:
-                answer = await self._generate(prompt.ids, settings, turn, model, fleet)
-            except FleetchatError as error:
-                answer = failed_answer(error.message, error.hint)
-            except Exception as error:
-                answer = failed_answer(*explained(error))
-                raise
-            finally:
-                self._finish(dataclasses.replace(answer, notes=(*prompt.notes, *answer.notes)))
+        try:
+            async with self._turn_lock:
+                await self._answer(turn, model, fleet)
+        finally:
+            self._wanted -= 1
+
+    async def _answer(self, turn: Turn, model: ChatModel, fleet: OpenFleet) -> None:
+        settings = self.settings.with_options(turn.options)
+        try:
+            prompt = model.render(turn, context=fleet.context, max_tokens=settings.max_tokens)
+        except FleetchatError as error:
+            self._finish(failed_answer(error.message, error.hint))
+            return
+        answer = failed_answer("the fleet went away", "start it again; the chat is kept")
+        try:
+            answer = await self._generate(prompt.ids, settings, turn, model, fleet)
+        except FleetchatError as error:
+            answer = failed_answer(error.message, error.hint)
+        except Exception as error:
+            answer = failed_answer(*explained(error))
+            raise
+        finally:
+            self._finish(dataclasses.replace(answer, notes=(*prompt.notes, *answer.notes)))
 
     async def _generate(
         self,

@@ -28,7 +28,6 @@ from fleetchat.errors import FleetchatError, FleetError
 
 TEXT_INTERVAL = 0.1  # seconds: text reaches the screen at most ten times a second,
 SATURATED_INTERVAL = 0.25  # and four times when every stage is kept busy: the stages need the processor more
-IDLE_SNAPSHOTS = 0.5  # seconds between snapshots while nothing is written
 LAST_WORDS = 1.0  # seconds that replies have to end when the fleet failed
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ class ChatRuntime:
         self._chats: dict[ChatNumber, ChatTask] = {}
         self._served: _Served | None = None
         self._stages = 1  # of the chain that the last snapshot showed
-        self._begun = trio.Event()  # a reply is wanted: whoever looks at an idle fleet looks again
+        self._begun = trio.Event()  # set, and replaced, when a reply is wanted
         self._retry = trio.Event()
         self._switch = trio.Event()
 
@@ -91,6 +90,7 @@ class ChatRuntime:
             task = self._chats[chat] = ChatTask(chat, self._settings, self._report)
         task.begin()
         self._begun.set()
+        self._begun = trio.Event()
         served.nursery.start_soon(task.answer, turn, served.model, served.fleet)
 
     def stop(self, chat: ChatNumber) -> None:
@@ -166,10 +166,8 @@ class ChatRuntime:
     async def _report_snapshots(self, fleet: OpenFleet) -> None:
         while True:
             self._report_snapshot(fleet)
-            busy = any(task.busy for task in self._chats.values())
-            with trio.move_on_after(self._snapshot_interval if busy else IDLE_SNAPSHOTS):
+            with trio.move_on_after(self._snapshot_interval):
                 await self._begun.wait()
-                self._begun = trio.Event()
 
     def _report_snapshot(self, fleet: OpenFleet) -> None:
         snapshot = fleet.snapshot()
@@ -184,6 +182,8 @@ class ChatRuntime:
     async def _report_text(self, fleet: OpenFleet) -> None:
         while True:
             busy = sum(task.busy for task in self._chats.values())
+            if not busy:  # the last text of a reply comes with its end
+                await self._begun.wait()
             await trio.sleep(SATURATED_INTERVAL if busy >= max(2, self._stages) else TEXT_INTERVAL)
             for task in tuple(self._chats.values()):
                 task.flush()

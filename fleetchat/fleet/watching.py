@@ -209,7 +209,7 @@ async def watch_progress(chain: Chain) -> None:
     patience = max(chain.deadlines.missing, 3 * STATS_INTERVAL)
     results, since = 0, trio.current_time()
     while True:
-        await trio.sleep(STATS_INTERVAL / 4)
+        await trio.sleep(STATS_INTERVAL / 4 if chain.waiting else STATS_INTERVAL)
         now = trio.current_time()
         working = any(stage.stats is None or stage.stats.queue_length for stage in chain.stages)
         if working or not chain.waiting or chain.results != results:

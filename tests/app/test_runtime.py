@@ -100,7 +100,7 @@ async def test_start_reports_build_fleet_and_snapshots(autojump_clock: trio.test
         await trio.sleep(10)
         taken = sum(isinstance(event, SnapshotTaken) for event in log)
         assert trio.current_time() == began + 10
-        assert 19 <= taken <= 21, "an idle fleet is looked at twice a second"
+        assert 39 <= taken <= 41, "also an idle fleet is looked at four times a second"
     assert backend.closed == 1
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fleetchat.bench.terminal import cpu_of
-from fleetchat.bench.ui import CHATS, LETTERS, PROMPTS, _Measured, _rows
+from fleetchat.bench.ui import PROMPTS, _rows
+from fleetchat.bench.ui_chat import CHATS, LETTERS, Measured
 from fleetchat.bench.ui_rates import SETTLING, p95, rate_of
 from fleetchat.fleet.telemetry import FleetSnapshot, SessionSnapshot
 from tests.fakes.runtime import snapshot
@@ -58,7 +59,7 @@ def test_letters_stand_in_no_prompt_and_prompts_suffice() -> None:
 
 
 def test_the_rows_have_the_ids_that_are_asked_for() -> None:
-    chat = _Measured(
+    chat = Measured(
         first_paints=[0.5, 0.7, 0.6],
         echoes=[0.01] * 19 + [0.05],
         cpu={"beside the chat": [0.2, 0.22], "whole screen": [0.25], "hidden": [0.15], "idle": [0.01]},

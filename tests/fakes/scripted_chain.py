@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -21,7 +22,8 @@ from fleetchat.fleet.draft.none import NoDrafter
 from fleetchat.fleet.options import FleetOptions, embedded_peers
 from fleetchat.fleet.speculation import Speculation
 from fleetchat.fleet.telemetry import StageState
-from fleetchat.ids import Address
+from fleetchat.fleet.watching import Readiness, poll_statistics, read_control
+from fleetchat.ids import Address, SessionId
 from fleetchat.wire.frames import (
     Cancel,
     Close,
@@ -30,12 +32,16 @@ from fleetchat.wire.frames import (
     Ready,
     Result,
     ResultStatus,
+    SessionStats,
     Slice,
     SliceResult,
     StageTiming,
+    Stats,
 )
 from tests.fakes.engine import by_position
 from tests.peer.builders import manifest
+
+GRANTED = 1 << 16  # cells
 
 Compute = Callable[[int, int, float], float]  # (stage, rows, now) -> seconds
 
@@ -68,6 +74,40 @@ class Logged:
     drawn: tuple[int, ...]  # tokens that each slice emitted
 
 
+@dataclass(frozen=True)
+class Fed:
+    """Rows of a session were sent; `rollback` cells before them no longer count."""
+
+    session: int
+    first: int
+    rows: int
+    rollback: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A session was told to keep so many cells."""
+
+    session: int
+    cells: int
+
+
+@dataclass(frozen=True)
+class Compacted:
+    session: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A stage was asked for its statistics, and said that its process holds `memory` bytes."""
+
+    stage: int
+    memory: int
+
+
+CellEvent = Fed | Kept | Compacted | Asked
+
+
 @dataclass
 class _Cells:
     live: int = 0
@@ -86,6 +126,7 @@ class ScriptedChain:
     rollbacks: list[tuple[float, int, int]] = field(default_factory=list)  # (when, session, cells)
     compactions: int = 0
     cells: dict[int, _Cells] = field(default_factory=dict)
+    cell_log: list[CellEvent] = field(default_factory=list)  # in the order in which it happened
     busy_until: list[float] = field(default_factory=list)
     unfinished: bool = False  # of a frame that was half written
 
@@ -98,11 +139,13 @@ class ScriptedChain:
             case Forward():
                 self._forward(frame)
             case Cancel():
+                self.cell_log.append(Kept(int(frame.session), frame.keep))
                 cells = self.cells[frame.session]
                 cells.dead += max(0, cells.live - frame.keep)
                 cells.live = min(cells.live, frame.keep)
             case Compact():
                 self.compactions += 1
+                self.cell_log.append(Compacted(int(frame.session)))
                 self.cells[frame.session].dead = 0
             case Close():
                 self.cells.pop(frame.session, None)
@@ -137,6 +180,7 @@ class ScriptedChain:
         self.nursery.start_soon(self._deliver, self.chain, result, returned)
 
     def _draw(self, one: Slice, now: float) -> SliceResult:
+        self.cell_log.append(Fed(int(one.session), one.first, one.rows, one.rollback))
         cells = self.cells.setdefault(one.session, _Cells())
         if one.rollback:
             self.rollbacks.append((now, int(one.session), one.rollback))
@@ -160,6 +204,27 @@ class ScriptedChain:
         chain.deliver(result)
 
 
+class ScriptedControl:
+    """Stands for the control link of one stage: every question is answered at once."""
+
+    def __init__(self, link: ScriptedChain, stage: int) -> None:
+        self._link, self._stage = link, stage
+        self._answers, self._asked = trio.open_memory_channel[Stats](8)
+
+    async def send(self, frame: object) -> None:
+        memory = 100_000_000 * (self._stage + 1) + 1_000_000 * len(self._link.log)
+        self._link.cell_log.append(Asked(self._stage, memory))
+        held = {SessionId(number): cells for number, cells in self._link.cells.items()}
+        used = sum(cells.live + cells.dead for cells in held.values())
+        sessions = tuple(
+            SessionStats(number, cells.live, cells.live, cells.dead) for number, cells in held.items()
+        )
+        await self._answers.send(Stats(sessions, GRANTED, used, 0, len(self._link.log), memory, 0, 0))
+
+    async def receive(self) -> Stats:
+        return await self._asked.receive()
+
+
 @asynccontextmanager
 async def scripted_fleet(
     compute: Compute,
@@ -177,7 +242,7 @@ async def scripted_fleet(
         for index in range(stages)
     ]
     for stage in listed:
-        stage.ready = Ready("0", "0", "CPU", 0, 1 << 16, 8, "masked", 1, False, 1, "passed", "default")
+        stage.ready = Ready("0", "0", "CPU", 0, GRANTED, 8, "masked", 1, False, 1, "passed", "default")
     chain = Chain(listed, vocabulary=build.vocabulary)
     options = FleetOptions(build, Path("unused"), embedded_peers(stages), "fast", "masked", context)
     speculation = Speculation(drafter or NoDrafter(), depth=depth, max_draft=8, vocabulary=build.vocabulary)
@@ -186,5 +251,10 @@ async def scripted_fleet(
         chain.start(link, window=8)  # type: ignore[arg-type]
         fleet = Fleet(options, chain, speculation)
         nursery.start_soon(fleet.interleaver.run)
+        readiness = Readiness(chain, lambda line: None)
+        for stage in listed:
+            control: Any = ScriptedControl(link, stage.index)
+            nursery.start_soon(read_control, control, stage, chain, readiness)
+            nursery.start_soon(poll_statistics, control, stage, chain)
         yield fleet, link
         nursery.cancel_scope.cancel()

@@ -49,7 +49,20 @@ async def test_a_process_that_stood_still_begins_anew(mock_clock: trio.testing.M
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
         await trio.testing.wait_all_tasks_blocked()
-        mock_clock.jump(0.125)
+        mock_clock.jump(0.5)
         await trio.testing.wait_all_tasks_blocked()
         mock_clock.jump(3600)
-    assert silences == [pytest.approx(0.125), 0.0]
+    assert silences == [pytest.approx(0.5), 0.0]
+
+
+async def test_a_link_that_is_well_is_looked_at_once_an_interval_and_a_silent_one_more_often(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    link = Heard()
+    heartbeat = Heartbeat(cast(Link, link), 0.5)
+    link.last_heard = trio.current_time()
+    ticks = []
+    for _ in range(4):
+        await heartbeat.tick()
+        ticks.append(trio.current_time() - link.last_heard)
+    assert ticks == [pytest.approx(0.5), pytest.approx(1.0), pytest.approx(1.125), pytest.approx(1.25)]

@@ -17,7 +17,6 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
-from textual.widgets import Markdown
 from textual.widgets._markdown import (
     MarkdownBlock,
     MarkdownBulletList,
@@ -105,16 +104,6 @@ class FlatOrderedList(MarkdownOrderedList):
         else:
             self._blocks.clear()
             yield ListText(self, lines)
-
-
-class ReplyMarkdown(Markdown):
-    """Markdown whose lists are flat."""
-
-    BLOCKS = {  # noqa: RUF012  (Textual declares it so)
-        **Markdown.BLOCKS,
-        "bullet_list_open": FlatBulletList,
-        "ordered_list_open": FlatOrderedList,
-    }
 
 
 def flattened(block: MarkdownBlock, indent: int) -> list[ListLine] | None:

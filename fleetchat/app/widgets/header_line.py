@@ -20,6 +20,7 @@ class HeaderLine(Static):
         super().__init__("fleetchat", id="header", markup=False)
         self._parts: tuple[str, ...] = ()
         self._state = ""
+        self._drawn = ""
 
     def show(self, parts: tuple[str, ...], state: str) -> None:
         self._parts, self._state = parts, state
@@ -30,7 +31,10 @@ class HeaderLine(Static):
 
     def _draw(self) -> None:
         room = max(0, self.app.size.width - 4 - len(self._state) - 2)
-        self.update(f"{fitted(what_fits(('fleetchat', *self._parts), room), room)}  {self._state}")
+        line = f"{fitted(what_fits(('fleetchat', *self._parts), room), room)}  {self._state}"
+        if line != self._drawn:  # it is shown anew with every snapshot, and its height never changes
+            self._drawn = line
+            self.update(line, layout=False)
 
 
 def what_fits(parts: tuple[str, ...], room: int) -> str:

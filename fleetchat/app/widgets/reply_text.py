@@ -8,8 +8,8 @@ from textual.containers import Vertical
 from textual.widgets import Markdown, Static
 
 from fleetchat.app.blocks import Block, definitions, split_blocks, with_definitions
-from fleetchat.app.widgets.flat_list import ReplyMarkdown
 from fleetchat.app.widgets.markdown_parser import reply_parser
+from fleetchat.app.widgets.reply_markdown import ReplyMarkdown
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,17 @@ from fleetchat.fleet.timeline import Block, WorkKind, kind_of
 from fleetchat.wire.frames import Draw
 from tests.fakes.chain import Letters, fake_fleet, request
 from tests.fakes.engine import by_position
-from tests.fakes.scripted_chain import Logged, ScriptedChain, scripted_fleet
+from tests.fakes.scripted_chain import (
+    GRANTED,
+    Asked,
+    CellEvent,
+    Compacted,
+    Fed,
+    Kept,
+    Logged,
+    ScriptedChain,
+    scripted_fleet,
+)
 from tests.peer.coordinator import wait_for
 
 pytestmark = pytest.mark.trio
@@ -36,9 +46,12 @@ WIDTH = 138
 
 
 class SometimesRight:
-    """Three guesses a round; position p is guessed wrong where p is divisible by 4."""
+    """Three guesses a round; position p is guessed wrong where p is divisible by `wrong`."""
 
     name = "sometimes"
+
+    def __init__(self, wrong: int = 4) -> None:
+        self._wrong = wrong
 
     def propose(
         self,
@@ -51,7 +64,7 @@ class SometimesRight:
         key = DraftKey(DraftSource.MODEL)
         start = len(committed)
         places = range(start, start + min(3, depth(key)))
-        ids = tuple(by_position(0, place) if place % 4 else 1 for place in places)
+        ids = tuple(by_position(0, place) if place % self._wrong else 1 for place in places)
         return Proposal(ids, (Guess(key, ids),))
 
     def forget(self, session: int) -> None:
@@ -226,6 +239,76 @@ def _check_lanes(blocks: BlockHistory, log: list[Logged], now: float) -> None:
         assert lane.busy == pytest.approx(covered / length, abs=1e-4)
         cells = lane_cells(lane.blocks, window.start, window.end, window.complete_until, 50)
         assert {cell.kind for cell in cells} <= {WorkKind.VERIFY, WorkKind.DECODE, None}
+
+
+def cells_after(events: Sequence[CellEvent]) -> dict[int, tuple[int, int]]:
+    """(live, dead) of every session after these."""
+    cells: dict[int, tuple[int, int]] = {}
+    for event in events:
+        match event:
+            case Fed(session, first, rows, rollback):
+                cells[session] = first + rows, cells.get(session, (0, 0))[1] + rollback
+            case Kept(session, kept):
+                live, dead = cells[session]
+                cells[session] = min(live, kept), dead + max(0, live - kept)
+            case Compacted(session):
+                cells[session] = cells[session][0], 0
+    return cells
+
+
+async def test_memory_cells_and_compactions_are_those_of_the_raw_log(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def two_turns(session: FleetSession, first: int, second: int) -> None:
+        await converse(fleet, session, first, 600)
+        await converse(fleet, session, second, 3000)
+
+    async with (
+        scripted_fleet(steady, LEGS, drafter=SometimesRight(3), depth=3) as (fleet, chain),
+        trio.open_nursery() as nursery,
+    ):
+        model = PanelModel()
+        for first, second in ((40, 30), (90, 600)):
+            nursery.start_soon(two_turns, fleet.new_session(), first, second)
+            await trio.testing.wait_all_tasks_blocked()
+        while trio.current_time() < 20.0:
+            await trio.sleep(0.25)
+            panel_of(fleet, model)
+        await trio.sleep(0.1234)
+        said = panel_of(fleet, model)
+        for stage in range(2):
+            _check_cells_of_stage(said, chain, stage)
+        _check_cells_of_chats(said, chain)
+        for session in fleet.sessions:
+            session.stop()
+
+
+def _check_cells_of_stage(said: dict[tuple[str, str], list[str]], chain: ScriptedChain, stage: int) -> None:
+    """As the stage said when it was asked last."""
+    place, asked = max(
+        (place, event)
+        for place, event in enumerate(chain.cell_log)
+        if isinstance(event, Asked) and event.stage == stage
+    )
+    held = cells_after(chain.cell_log[:place]).values()
+    live, dead = sum(cells[0] for cells in held), sum(cells[1] for cells in held)
+    assert dead > 0
+    name = f"stage {stage}"
+    assert said["memory", name] == [numbers.size(asked.memory)]
+    assert said["cells-live", name] == [numbers.count(live)]
+    assert said["cells-dead", name] == [numbers.count(dead)]
+    assert said["cells-free", name] == [numbers.count(GRANTED - live - dead)]
+
+
+def _check_cells_of_chats(said: dict[tuple[str, str], list[str]], chain: ScriptedChain) -> None:
+    dead = {session: cells[1] for session, cells in cells_after(chain.cell_log).items()}
+    compacted = Counter(event.session for event in chain.cell_log if isinstance(event, Compacted))
+    assert compacted.total() > 0
+    for session in (1, 2):
+        assert said["cells-dead", f"chat {session}"] == [numbers.count(dead[session])]
+        assert said["compactions", f"chat {session}"] == [str(compacted[session])]
+    assert said["cells-dead", "all"] == [numbers.count(dead[1] + dead[2])]
+    assert said["compactions", "all"] == [str(compacted.total())]
 
 
 async def test_a_long_prompt_is_a_prefill_on_every_lane(autojump_clock: trio.testing.MockClock) -> None:
