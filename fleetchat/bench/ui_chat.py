@@ -105,9 +105,9 @@ class ChatInTerminal:
         """Pasted, since keys are drawn one by one; once more where it went into a tab that was just left."""
         served = partial(self._serves, self._asked)
         for patience in PATIENCE:
-            self.running.type(f"{CLEAR}{PASTE}{prompt}{PASTED}")
-            time.sleep(SETTLED)  # Enter within a paste would be a part of it
-            self.running.type("\r")
+            for keys in (CLEAR, f"{PASTE}{prompt}{PASTED}", "\r"):  # a key may be read after what follows it
+                self.running.type(keys)
+                time.sleep(SETTLED)
             if self._comes_true(served, patience):
                 return
         raise FleetchatError(f"a chat was not served within {PATIENCE[-1]:g} s")

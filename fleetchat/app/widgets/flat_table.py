@@ -100,7 +100,7 @@ def _aligned(cell: Content, width: int, align: str) -> Content:
 
 
 def _rule(corners: str, widths: Sequence[int]) -> Content:
-    left, middle, right = corners
+    left, middle, right = tuple(corners)
     return Content(left + middle.join("─" * (width + 2) for width in widths) + right)
 
 
