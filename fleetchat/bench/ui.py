@@ -138,7 +138,7 @@ def _phase(chat: ChatInTerminal, what: str, seconds: float) -> None:
     before = len(chat.snapshots())
     chat.ask_all(_prompts(0))
     chat.panel(1 if what == "whole screen" else 2)
-    chat.waitwriting(before)
+    chat.wait_writing(before)
     chat.watch(seconds, what, iter(()))
     if what == "whole screen":
         chat.press(STOP)  # leaves the panel, not the reply

@@ -142,7 +142,7 @@ class ChatInTerminal:
         self._wait(self._is_at_rest, "the chats did not end")
         time.sleep(SETTLED)
 
-    def waitwriting(self, since: int) -> None:
+    def wait_writing(self, since: int) -> None:
         """Until all chats write at once."""
         self._wait(
             lambda: any(writing(one) == CHATS for one in self.snapshots(since)[-4:]),
@@ -153,7 +153,7 @@ class ChatInTerminal:
         """Tokens a second of all chats together; keys are pressed meanwhile."""
         before = len(self.snapshots())
         self.ask_all(prompts)
-        self.waitwriting(before)
+        self.wait_writing(before)
         self.watch(seconds, what, letters)
         taken = self.snapshots(before)
         self.stop_all()
