@@ -40,12 +40,12 @@ from fleetchat.fleet.telemetry import FleetSnapshot
 
 STAGES = 2
 STARTS = 3
-PROMPTS = (
+PROMPTS = (  # the default model answers each of them with 400 tokens and more
     "Write a very long story about a lighthouse keeper and the sea.",
     "Explain in great detail how bread is baked, step by step.",
-    "Tell the long history of the bicycle, decade by decade.",
-    "Describe a journey around the world, country after country.",
-    "Write a long letter to a friend about a summer in the mountains.",
+    "Write a long essay about the history of the bicycle.",
+    "Write a very long story about a dog who travels through the desert.",
+    "Write a long essay about the oceans and their animals.",
 )
 CONFIGURATION = """\
 [model]
