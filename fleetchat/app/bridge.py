@@ -6,6 +6,7 @@ screen gave (it posts a message). Nobody waits for the other, but `shutdown` for
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +18,10 @@ if TYPE_CHECKING:  # trio is imported by the thread, after the first paint
     import trio
 
     from fleetchat.app.runtime import ChatRuntime
+
+# Seconds after which the screen, which draws for many milliseconds, lets the thread of the chain in: the 5 ms
+# that Python takes would be added to the way of a token through the chain.
+SWITCH_INTERVAL = 0.0005
 
 MakeRuntime = Callable[[Report], "ChatRuntime"]
 
@@ -45,6 +50,7 @@ class RuntimeThread:
         if self._thread is not None and self._thread.is_alive():
             raise RuntimeError("the runtime runs already")
         self._report = report
+        sys.setswitchinterval(SWITCH_INTERVAL)
         # A daemon: whatever hangs in it must not keep the process; `shutdown` gives it time to clean up.
         self._thread = threading.Thread(
             target=self._run, args=(report,), name="fleetchat-runtime", daemon=True

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from fleetchat.app.panel.model import PanelModel
-from fleetchat.app.panel.recording import Frame, read_frame, read_header, with_events
+from fleetchat.app.panel.recording import MAX_LINE, Frame, read_frame, read_header, with_events
 from fleetchat.errors import InputError
 from fleetchat.fleet.event_log import KEPT_EVENTS, FleetEvent
 from fleetchat.fleet.timeline import DRAFT_LANE, Block, Lane, TimelineSnapshot
@@ -39,12 +39,12 @@ class Recording:
 
     def _read(self) -> None:
         with self._path.open("rb") as file:
-            read_header(file.readline(), str(self._path))
+            read_header(file.readline(MAX_LINE), str(self._path))
             began = clock = last = 0.0
             while True:
                 place = file.tell()
-                line = file.readline()
-                if not line.endswith(b"\n"):
+                line = file.readline(MAX_LINE + 1)
+                if len(line) <= MAX_LINE and not line.endswith(b"\n"):
                     return  # the last line is missing or half written: the program was killed
                 frame = self._parse(line, len(self._places) + 2)
                 if frame is None:
@@ -62,7 +62,10 @@ class Recording:
         try:
             return read_frame(line)
         except ValueError as error:
-            raise InputError(f"{self._path}, line {number}: {error}") from None
+            raise InputError(
+                f"{self._path} is damaged in line {number}: {error}",
+                hint="what stands before that line can be shown: copy it into a file of its own",
+            ) from None
 
     def __len__(self) -> int:
         return len(self.times)

@@ -7,6 +7,7 @@ the first view that had them. No text of a chat is in it, only numbers, addresse
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
@@ -25,6 +26,8 @@ from fleetchat.fleet.timeline import Block
 FORMAT, VERSION = "fleetchat recording", 1
 MAX_BYTES = 64 * 2**20  # some two hours of two stages
 END_BYTES = 64  # kept free for the last line
+MAX_LINE = 16 * 2**20  # bytes; a longer line is none of ours
+MOST_TABS = 10_000
 SEPARATE = {"timeline", "events"}  # of a snapshot: their parts stand in a line once
 
 
@@ -107,7 +110,7 @@ def open_recording(path: Path) -> TextIO:
 def read_header(line: bytes, name: str) -> None:
     """Raises InputError when this is no recording that can be read."""
     try:
-        header = json.loads(line)
+        header = _read_json(line)
     except ValueError:
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -121,21 +124,41 @@ def read_header(line: bytes, name: str) -> None:
 
 def read_frame(line: bytes) -> Frame | None:
     """One line; None for the one that ends a recording. Raises ValueError for anything else."""
-    document = json.loads(line)
+    document = _read_json(line)
     if not isinstance(document, dict):
-        raise ValueError("a line is no object")
+        raise ValueError("it is no object")
     if "end" in document:
         return None
     try:
         snapshot = _built(FleetSnapshot, {**document["snapshot"], "timeline": None, "events": []})
-        tabs = {int(session): int(place) for session, place in document["tabs"]}
-        start, end, complete = document["time"] or (snapshot.taken, snapshot.taken, snapshot.taken)
+        tabs = {_built(int, session): _place(place) for session, place in document["tabs"]}
+        times = document["time"] or (snapshot.taken, snapshot.taken, snapshot.taken)
+        start, end, complete = (_built(float, time) for time in times)
         names = [one.name for one in fields(Block)]
         blocks = tuple(_built(Block, dict(zip(names, one, strict=True))) for one in document["blocks"])
         events = tuple(_built(FleetEvent, one) for one in document["events"])
-        return Frame(PanelView(snapshot, tabs), float(start), float(end), float(complete), blocks, events)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"a line lacks something: {error}") from error
+        view = PanelView(snapshot, tabs)
+        for at in (snapshot.taken, *(event.at for event in events)):
+            view.time_of_day(at)  # there is one
+        return Frame(view, start, end, complete, blocks, events)
+    except (KeyError, TypeError, AttributeError, OverflowError, OSError) as error:
+        raise ValueError("something in it is missing or wrong") from error
+
+
+def _read_json(line: bytes) -> Any:
+    """Raises ValueError, also for what Python's reader takes though it is no JSON."""
+    if len(line) > MAX_LINE:
+        raise ValueError("it is too long")
+    try:
+        return json.loads(line, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError("it is no JSON") from error
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no number")
 
 
 def with_events(view: PanelView, events: tuple[FleetEvent, ...]) -> PanelView:
@@ -172,11 +195,27 @@ def _built(kind: Any, raw: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(raw)
     if kind is float:
-        return float(_expect(raw, (int, float)))
+        return _finite(float(_expect(raw, (int, float))))
+    if kind is int and abs(_expect(raw, int)) >= 2**63:
+        raise ValueError("a number in it is too large")
     return _expect(raw, kind)
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("a number in it is too large")
+    return value
+
+
+def _place(raw: Any) -> int:
+    """Of a tab, from 1."""
+    place: int = _built(int, raw)
+    if not 1 <= place <= MOST_TABS:
+        raise ValueError(f"there is no tab {place}")
+    return place
 
 
 def _expect(raw: Any, kind: Any) -> Any:
     if not isinstance(raw, kind) or (isinstance(raw, bool) and kind is not bool):
-        raise ValueError(f"{raw!r} is not what is expected here")
+        raise ValueError("something in it is missing or wrong")
     return raw

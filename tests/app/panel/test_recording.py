@@ -12,7 +12,7 @@ import pytest
 from fleetchat.app.panel.layout import Watching, full_lines
 from fleetchat.app.panel.model import PanelModel
 from fleetchat.app.panel.playback import SPEEDS, Playback, Recording, clock_words
-from fleetchat.app.panel.recording import RecordingWriter, open_recording, read_frame
+from fleetchat.app.panel.recording import MAX_LINE, RecordingWriter, open_recording, read_frame
 from fleetchat.app.panel.view import PanelView
 from fleetchat.app.recorder import PanelRecorder
 from fleetchat.errors import InputError
@@ -146,9 +146,16 @@ def test_a_full_disk_ends_the_recording() -> None:
         (b'{"format":"fleetchat recording","version":9}\n', "has the format 9"),
         (b'{"format":"fleetchat recording","version":1}\n', "holds no view"),
         (b'{"format":"fleetchat recording","version":1}\n[1]\n', "line 2"),
-        (b'{"format":"fleetchat recording","version":1}\n{"tabs":[]}\n', "line 2: a line lacks"),
+        (
+            b'{"format":"fleetchat recording","version":1}\n{"tabs":[]}\n',
+            "is damaged in line 2: something in it is missing",
+        ),
         (b'{"format":"fleetchat recording","version":1}\n{"snapshot":{"model":1}}\n', "line 2"),
+        (b'{"format":"fleetchat recording","version":1}\nx\n', "line 2: it is no JSON"),
+        (b'{"format":"fleetchat recording","version":1}\n' + b"[" * 200_000 + b"\n", "line 2: it is nested"),
+        (b'{"format":"fleetchat recording","version":1}\n' + b"7" * (MAX_LINE + 1), "line 2: it is too long"),
     ],
+    ids=range(12),
 )
 def test_what_is_no_recording_is_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "file"
@@ -171,7 +178,29 @@ def test_foreign_types_are_refused(tmp_path: Path) -> None:
     document = json.loads(line)
     document["snapshot"]["stages"][0]["compute_ms"]["p50"] = "fast"
     path.write_text("\n".join([header, json.dumps(document), end]) + "\n")
-    with pytest.raises(InputError, match="line 2: 'fast' is not what is expected"):
+    with pytest.raises(InputError, match="is damaged in line 2: something in it is missing or wrong"):
+        Recording(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"taken":', '"taken":NaN,"was":'),
+        ('"taken":', '"taken":1e999,"was":'),
+        ('"wall_shift":', '"wall_shift":1e300,"was":'),
+        ('"evictions":', '"evictions":1' + "0" * 400 + ',"was":'),
+        ('"tabs":[[1,1]', '"tabs":[[1,-90]'),
+        ('"time":[', '"time":[1e999,'),
+    ],
+    ids=range(6),
+)
+def test_numbers_that_cannot_be_shown_are_refused(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "run.jsonl"
+    record(path, run_views(1))
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError, match="is damaged in line 2"):
         Recording(path)
 
 
