@@ -92,6 +92,10 @@ class EngineRefused(PeerRefused):
     """A peer does not serve this KV engine, or cannot load the shard with it; another engine may do."""
 
 
+class CellsRefused(PeerRefused):
+    """A stage has too little room left: for KV cells, or for one more shard."""
+
+
 class AuthenticationFailed(PeerRefused):
     """The two sides do not hold the same key."""
 

@@ -76,6 +76,13 @@ def _file_in_use(fleet_file: Path | None, confirm: Confirm | None) -> TomlFile |
     return read_toml(own) if own.exists() else None
 
 
+def files_in_question(fleet_file: Path | None = None) -> tuple[Path, ...]:
+    """The files of which `load` uses the first that is there, the shipped one left out."""
+    if fleet_file is not None:
+        return (fleet_file.expanduser(),)
+    return Path.cwd() / FILE_NAME, config_folder() / FILE_NAME
+
+
 def _may_be_used(file: TomlFile, confirm: Confirm | None) -> bool:
     """A file that lies in a strange folder must not send the user's chats to strange peers."""
     peers = peers_in(file)

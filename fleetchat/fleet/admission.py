@@ -25,10 +25,16 @@ class Admission:
         """Replies that have not begun."""
         return len(self._waiting)
 
+    @property
+    def largest(self) -> int:
+        """Cells that the largest reply under way may grow to."""
+        return max(self._inside.values(), default=0)
+
     async def enter(self, number: int, cells: int) -> None:
         """Wait until a reply that may grow to `cells` fits, or was given up. Raises FleetError in numbers."""
         room = self._room
         if room is None:
+            self._inside[number] = cells
             return
         if not room.fits_at_all(cells):
             raise self._too_long(room, cells)
@@ -40,7 +46,7 @@ class Admission:
         try:
             await event.wait()
         finally:
-            if self._waiting.pop(number, None):
+            if self._waiting.pop(number, None) and self._room is not None:
                 self._let_in()
 
     def renew(self, room: BlockRoom | None) -> None:
@@ -48,10 +54,14 @@ class Admission:
 
         With fewer cells than before some of them may have to wait: see `resume`.
         """
-        before, self._room = self._room, room
-        if room is None or before is None:
-            return
+        self._room = room
         inside, waiting = self._inside, self._waiting
+        if room is None:
+            self._waiting = OrderedDict()
+            for number, (cells, event) in waiting.items():
+                inside[number] = cells
+                event.set()
+            return
         self._inside, self._waiting = {}, OrderedDict()
         for number, cells in inside.items():
             if room.fits_at_all(cells):

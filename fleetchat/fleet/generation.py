@@ -24,6 +24,7 @@ from fleetchat.fleet.reply import Reply, TextDecoder
 from fleetchat.fleet.resumption import Resumptions
 from fleetchat.fleet.session import GenerationRequest
 from fleetchat.fleet.telemetry import Answer, FinishReason, Speculation
+from fleetchat.fleet.trouble import Move
 from fleetchat.wire.frames import Draw, ResultStatus
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class Generation:
             error = (failure.message, failure.hint or "")
             self._emit(self._reply.end(FinishReason.ERROR))
         with suppress(FleetError):  # a chain that is lost has nothing to tidy
-            if await self._fleet.tidy(self._session):
+            if await self._fleet.holdings.tidy(self._session):
                 self._count_compactions(1)
         return self._answer(error)
 
@@ -183,7 +184,9 @@ class Generation:
         if self._stopped:
             self._emit(self._reply.end(FinishReason.CANCELLED))
         else:
-            self._resumptions.begin(fleet.recoveries[-1])
+            self._resumptions.begin(change := fleet.changes[-1])
+            if isinstance(change, Move):
+                self._notes.append(change.note)
 
     async def _round(self) -> None:
         proposal, draft_seconds = await self._propose()
@@ -193,7 +196,7 @@ class Generation:
             return
         assert feed.outcome is not None
         if feed.outcome.status is not ResultStatus.DRAWN:
-            await self._fleet.drop_state(self._session)
+            await self._fleet.holdings.drop_state(self._session)
             text = feed.outcome.fault_text or "it was left out, though nobody had stopped it"
             raise SliceFailed(feed.outcome.fault_code, f"a stage could not serve this reply: {text}")
         accepted, depth = feed.outcome.accepted, self._session.depth
@@ -281,7 +284,7 @@ class Generation:
         session, fleet, committed = self._session, self._fleet, self._committed
         chain = self._chain = fleet.chain
         chain.check()
-        state, compacted = await fleet.state_for(session, committed, len(drafts))
+        state, compacted = await fleet.holdings.state_for(session, committed, len(drafts))
         if fleet.chain is not chain:
             chain.check()  # lost meanwhile, and brought back already: `state` is of the epoch before
         self._count_compactions(compacted)

@@ -52,6 +52,11 @@ class Observer:
             self._judge(stage, now)
             self._listen(stage, now)
 
+    def forget(self) -> None:
+        """The stages have other layers now: what was fast before says nothing about them."""
+        self._passed.clear()
+        self._watched.clear()
+
     def heat(self, stage: int) -> tuple[float | None, bool]:
         """(times slower than its own best over the last minute, whether that is called throttling)."""
         watched = self._watched.get(stage)

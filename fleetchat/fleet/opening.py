@@ -33,7 +33,7 @@ from fleetchat.fleet.watching import (
     watch_heartbeat,
     watch_progress,
 )
-from fleetchat.ids import Address, StageIndex
+from fleetchat.ids import Address, Epoch, StageIndex
 from fleetchat.transport.dialling import dial
 from fleetchat.transport.link import Link
 from fleetchat.transport.tasks import open_tasks
@@ -107,14 +107,25 @@ class Opening:
         )
 
 
-def new_chain(options: FleetOptions, addresses: Sequence[Address], before: Chain | None = None) -> Chain:
-    """A chain that nobody was asked to serve yet; with `before` it is the next epoch of that one."""
+def new_chain(
+    options: FleetOptions,
+    addresses: Sequence[Address],
+    before: Chain | None = None,
+    *,
+    beside: Chain | None = None,
+) -> Chain:
+    """A chain that nobody was asked to serve yet; with `before` it is the next epoch of that one.
+
+    With `beside` it is another chain, to be opened while that one serves; its epoch is the next number.
+    """
     chain = Chain(
         stages_of(options, addresses),
         deadlines=options.deadlines,
         vocabulary=options.manifest.vocabulary,
         before=before,
     )
+    if beside is not None:
+        chain.epoch = Epoch(beside.epoch + 1)
     for stage, old in zip(chain.stages, before.stages if before else (), strict=False):
         stage.record = old.record
     return chain

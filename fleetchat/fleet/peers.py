@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
@@ -37,6 +37,12 @@ class Peers(Protocol):
 
     def take_spare(self, stage: int, *, keep: bool) -> None:
         """Let a spare serve the stage; with `keep` the lost peer becomes the last spare."""
+
+    def set_spares(self, addresses: Iterable[Address]) -> None:
+        """From now on these wait; those that serve a stage already do not."""
+
+    async def aclose(self) -> None:
+        """End the processes that were started, if any."""
 
 
 class OwnPeers:
@@ -84,6 +90,9 @@ class OwnPeers:
         if keep:
             self._spares.append(lost)
 
+    def set_spares(self, addresses: Iterable[Address]) -> None:
+        self._spares = deque(address for address in addresses if address not in self.addresses)
+
     async def aclose(self) -> None:
         """End all processes, in order."""
         for stage in list(self._processes):
@@ -114,14 +123,25 @@ class OwnPeers:
         return address
 
 
+async def start_peers(options: FleetOptions, key: bytes, on_progress: Callable[[str], None]) -> OwnPeers:
+    """The peers of a fleet; whoever asked for them closes them. Raises FleetError."""
+    peers = OwnPeers(options, key, on_progress)
+    try:
+        await peers.start()
+    except BaseException:
+        with trio.CancelScope(shield=True):
+            await peers.aclose()
+        raise
+    return peers
+
+
 @asynccontextmanager
 async def started_peers(
     options: FleetOptions, key: bytes, on_progress: Callable[[str], None]
 ) -> AsyncIterator[OwnPeers]:
     """The peers of a fleet; the processes among them end with it. Raises FleetError."""
-    peers = OwnPeers(options, key, on_progress)
+    peers = await start_peers(options, key, on_progress)
     try:
-        await peers.start()
         yield peers
     finally:
         with trio.CancelScope(shield=True):

@@ -115,11 +115,14 @@ class Plan:
         return max(able, key=lambda number: self.alone[number] or 0.0) if able else None
 
 
-def place(load: Load, peers: Sequence[PeerFacts]) -> Plan:
-    """The cut with the fastest slowest stage. Raises InputError, in numbers, when the fleet is too small."""
+def place(load: Load, peers: Sequence[PeerFacts], *, leave_out: bool = True) -> Plan:
+    """The cut with the fastest slowest stage. Raises InputError, in numbers, when the fleet is too small.
+
+    With `leave_out` False every peer serves, also one without which the chain would be faster.
+    """
     if not peers:
         raise InputError("a plan needs peers", hint="name them with --peers, as 4x32GB, or add some")
-    ranges = _best_ranges(load, peers)
+    ranges = _best_ranges(load, peers, leave_out)
     if ranges is None:
         raise _too_small(load, peers)
     stages = tuple(_placed(load, peers[number], number, first, last) for number, (first, last) in ranges)
@@ -178,12 +181,14 @@ def _alone(load: Load, peer: PeerFacts) -> float | None:
 Ranges = list[tuple[int, tuple[int, int]]]  # (number of the peer, its layers)
 
 
-def _best_ranges(load: Load, peers: Sequence[PeerFacts]) -> Ranges | None:
+def _best_ranges(load: Load, peers: Sequence[PeerFacts], leave_out: bool) -> Ranges | None:
     """Dynamic programming: least slowest stage, then least sum. None = it does not fit."""
     layers = load.shape.layers
     best: list[tuple[float, float, Ranges] | None] = [(0.0, 0.0, []), *[None] * layers]
     for number, peer in enumerate(peers):
-        following = list(best)  # the peer is left out
+        following: list[tuple[float, float, Ranges] | None] = [None] * (layers + 1)
+        if leave_out:
+            following = list(best)
         for first in range(layers):
             before = best[first]
             if before is None:

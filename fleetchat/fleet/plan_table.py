@@ -23,12 +23,12 @@ def plan_lines(load: Load, peers: Sequence[PeerFacts], plan: Plan) -> list[str]:
                 gigabytes(stage.cache),
                 gigabytes(stage.memory),
                 gigabytes(usable(peer)),
-                _milliseconds(stage.decode),
+                milliseconds(stage.decode),
                 _seconds(stage.prefill),
             )
         )
     used = {stage.peer for stage in plan.stages}
-    lines = _aligned(rows)
+    lines = aligned(rows, left=(1, 2))
     lines += [
         f"left out: {peer.name} (the chain is no slower without it)"
         for number, peer in enumerate(peers)
@@ -44,7 +44,7 @@ def _conclusions(load: Load, peers: Sequence[PeerFacts], plan: Plan) -> list[str
     lines = [
         f"one conversation: {plan.one_conversation:.1f} tokens/s; {load.conversations} together: "
         f"{several:.1f} tokens/s; a prompt of {load.prompt} tokens: {_seconds(prompt)}",
-        f"the slowest stage is {peers[slowest.peer].name}: {_milliseconds(slowest.decode)} a token",
+        f"the slowest stage is {peers[slowest.peer].name}: {milliseconds(slowest.decode)} a token",
     ]
     best = plan.best_alone
     if best is None:
@@ -75,9 +75,9 @@ def assumption_lines(load: Load) -> list[str]:
     ]
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> list[str]:
+    """Rows as lines; the columns `left` begin at the left, numbers end at the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    left = {1, 2}  # names and layers
     return [
         "  ".join(
             cell.ljust(width) if column in left else cell.rjust(width)
@@ -87,7 +87,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
+    """For people."""
     return f"{seconds * 1000:.1f} ms"
 
 

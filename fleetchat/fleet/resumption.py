@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from fleetchat.fleet.trouble import Recovery
+from fleetchat.fleet.trouble import Move, Recovery
+
+MOVED = "moved"  # the cause of what was no fault
 
 
 class Resumptions:
-    """Each recovery, from the epoch that serves again to the first token that came out of it."""
+    """Each recovery and move, from the epoch that serves again to the first token that came out of it."""
 
     def __init__(self) -> None:
         self._reported: list[dict[str, object]] = []
-        self._under_way: list[Recovery] = []
+        self._under_way: list[Recovery | Move] = []
         self._fed = 0
 
     @property
@@ -18,7 +20,7 @@ class Resumptions:
         """The cells are being filled again; no token came yet."""
         return bool(self._under_way)
 
-    def begin(self, recovery: Recovery) -> None:
+    def begin(self, recovery: Recovery | Move) -> None:
         """Another epoch serves this reply."""
         self._under_way.append(recovery)
 
@@ -37,7 +39,15 @@ class Resumptions:
         unfinished = [self._entry(recovery, None) for recovery in self._under_way]
         return (*self._reported, *unfinished)
 
-    def _entry(self, recovery: Recovery, resumed: float | None) -> dict[str, object]:
+    def _entry(self, recovery: Recovery | Move, resumed: float | None) -> dict[str, object]:
+        if isinstance(recovery, Move):
+            return {
+                "stage": None,
+                "cause": MOVED,
+                "noticed_ms": 0.0,
+                "resumed_ms": None if resumed is None else round(1000 * (resumed - recovery.began), 1),
+                "tokens_reprefilled": self._fed,
+            }
         loss = recovery.loss
         return {
             "stage": loss.stage,

@@ -113,6 +113,8 @@ class FleetSnapshot:
     evictions: int = 0  # idle sessions that lost their cells to others
     forks: int = 0  # sessions that began with cells of another one
     recoveries: int = 0  # stages that were lost and replaced
+    moves: int = 0  # to other peers, or another cut
+    moving: str = ""  # what is being done for the next one, in words
     trouble: str = ""  # which stage failed, why, and what happens now, in words
     timeline: TimelineSnapshot | None = None  # seconds of the coordinator's clock
     taken: float = 0.0  # seconds of the coordinator's clock

@@ -136,6 +136,12 @@ class Timeline:
         self._lanes: list[deque[Block]] = [deque(maxlen=KEPT_BLOCKS) for _ in range(stages)]
         self._drafting: deque[Block] = deque(maxlen=KEPT_BLOCKS)
 
+    def resize(self, stages: int) -> None:
+        """The chain has so many stages from now on; lanes that it has no longer are forgotten."""
+        del self._lanes[stages:]
+        while len(self._lanes) < stages:
+            self._lanes.append(deque(maxlen=KEPT_BLOCKS))
+
     def note_batch(self, batch: PassedBatch, legs: Sequence[float]) -> None:
         """A RESULT arrived. Stages that computed nothing of it get no block."""
         for stage, (start, end) in enumerate(passage(batch, legs)):

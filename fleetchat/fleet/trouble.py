@@ -51,6 +51,34 @@ class Recovery:
     resumed: float
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Another chain took the place of the one before, which was well: from `resumed` on it has the epoch.
+
+    `began` is when the old chain was left, `prepared` how many seconds the new one took before that.
+    """
+
+    stages: str  # as `3 stages (layers 0-9, 10-19, 20-29)`
+    epoch: int
+    prepared: float
+    began: float
+    resumed: float
+    back: bool = False  # the new chain could not be opened, and the old one serves again
+
+    @property
+    def sentence(self) -> str:
+        """`The fleet serves with 3 stages (layers 0-9, …) now, as epoch 2; they were ready after 8.1 s.`"""
+        if self.back:
+            return f"The fleet serves with {self.stages} again, as epoch {self.epoch}."
+        ready = f"it was made ready in {self.prepared:.1f} s beside the old one"
+        return f"The fleet serves with {self.stages} now, as epoch {self.epoch}; {ready}."
+
+    @property
+    def note(self) -> str:
+        """For the reader of an answer in whose middle it happened."""
+        return f"the fleet moved to {self.stages} in the middle of this answer"
+
+
 WHAT_HAPPENED = {
     Cause.DIED: "stopped working",
     Cause.SILENT: "stopped answering",

@@ -29,9 +29,11 @@ def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> Flee
         kv_reason=fleet.kv_reason,
         speculation=fleet.counters.snapshot(fleet.speculation.drafter.name),
         waiting=fleet.admission.waiting,
-        evictions=fleet.evictions,
-        forks=fleet.forks,
+        evictions=fleet.holdings.evictions,
+        forks=fleet.holdings.forks,
         recoveries=len(fleet.recoveries),
+        moves=fleet.moves,
+        moving=fleet.moving,
         trouble=fleet.trouble,
         timeline=fleet.timeline.snapshot(
             now, seconds=timeline_seconds, in_flight_since=fleet.interleaver.in_flight_since

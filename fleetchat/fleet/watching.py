@@ -11,7 +11,15 @@ from contextlib import suppress
 
 import trio
 
-from fleetchat.errors import EngineRefused, FleetError, PeerLost, PeerRefused, ProtocolError, ShardMissing
+from fleetchat.errors import (
+    CellsRefused,
+    EngineRefused,
+    FleetError,
+    PeerLost,
+    PeerRefused,
+    ProtocolError,
+    ShardMissing,
+)
 from fleetchat.fleet.chain import Chain, Stage
 from fleetchat.fleet.telemetry import StageState
 from fleetchat.fleet.trouble import Cause
@@ -104,6 +112,8 @@ def refused(stage: Stage, error: Error) -> FleetError:
         return EngineRefused(f"{stage.place}: {error.text}", hint=error.hint or None)
     if error.code in SHARD_FAULTS:
         return ShardMissing(f"{stage.place}: {error.text}", hint=error.hint or None)
+    if error.code == FaultCode.CELLS:
+        return CellsRefused(f"{stage.place}: {error.text}", hint=error.hint or None)
     kind = PeerRefused if error.code in CONFIGURATION_FAULTS else PeerLost
     return kind(f"{stage.place}: {error.text}", hint=error.hint or None)
 

@@ -5,7 +5,7 @@ Deadlines are scaled down; the real ones differ by a factor of ten or more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +93,12 @@ class MortalPeers:
         self.addresses[stage] = self.doors[stage].address
         if keep:
             self.spare_doors.append(lost)
+
+    def set_spares(self, addresses: Iterable[Address]) -> None:
+        raise AssertionError("spares are doors here")
+
+    async def aclose(self) -> None:
+        """They end with the test."""
 
     def leave(self, stage: int) -> None:
         """As by SIGTERM: the peer says GOODBYE and ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fleetchat.ids import Address
 
@@ -31,3 +31,9 @@ class FixedPeers:
         lost, self.addresses[stage] = self.addresses[stage], self._spares.pop(0)
         if keep:
             self._spares.append(lost)
+
+    def set_spares(self, addresses: Iterable[Address]) -> None:
+        self._spares = [address for address in addresses if address not in self.addresses]
+
+    async def aclose(self) -> None:
+        """Nothing was started."""

@@ -81,7 +81,7 @@ async def test_paged_and_masked_say_the_same(stages: int, temperature: float, ti
     async with tiny.fleet(stages) as fleet:
         answers = [await ask(fleet, fleet.new_session(), prompt, temperature) for prompt in REQUESTS]
         assert [answer.token_ids for answer in answers] == await tiny.alone(REQUESTS, temperature)
-        assert fleet.forks == len(REQUESTS) - 1
+        assert fleet.holdings.forks == len(REQUESTS) - 1
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -135,7 +135,7 @@ async def test_random_mixes_of_sessions(seed: int, tiny: Tiny) -> None:
                 nursery.start_soon(talk, Random(1000 * seed + tab))
         await agrees(fleet)
         if cells == 512 and tabs > 4:
-            assert fleet.evictions > 0
+            assert fleet.holdings.evictions > 0
     expected = await tiny.alone([prompt for prompt, _ in asked], temperature)
     for (_, answer), ids in zip(asked, expected, strict=True):
         assert answer.token_ids == ids[: len(answer.token_ids)]
@@ -171,7 +171,7 @@ async def test_sixteen_sessions_of_two_thousand_tokens_in_room_for_eight(tiny: T
         async with trio.open_nursery() as nursery:
             for number in range(16):
                 nursery.start_soon(talk, number)
-        assert fleet.evictions >= 8
+        assert fleet.holdings.evictions >= 8
     async with tiny.fleet(1, kv="masked", context=2048, kv_cells=4096) as fleet:
         for number in (0, 7, 15):
             session = fleet.new_session()

@@ -141,7 +141,7 @@ async def test_a_common_prefix_is_forked_and_not_computed_again() -> None:
         assert other.prompt_tokens_cached == len(SYSTEM)
         regenerated = await paged.ask(three, [*SYSTEM, 1])  # all but the last row is there
         assert regenerated.prompt_tokens_cached == len(SYSTEM)
-        assert paged.fleet.forks == paged.fleet.snapshot().forks == 2
+        assert paged.fleet.holdings.forks == paged.fleet.snapshot().forks == 2
         await paged.settled()
 
 
@@ -149,7 +149,7 @@ async def test_less_than_a_block_is_not_worth_a_fork() -> None:
     async with paged_fleet() as paged:
         await paged.ask(paged.fleet.new_session(), [*SYSTEM[: BLOCK - 1], 1])
         answer = await paged.ask(paged.fleet.new_session(), [*SYSTEM[: BLOCK - 1], 2, 3, 4])
-        assert (answer.prompt_tokens_cached, paged.fleet.forks) == (0, 0)
+        assert (answer.prompt_tokens_cached, paged.fleet.holdings.forks) == (0, 0)
 
 
 async def test_a_session_with_other_cells_takes_over_a_longer_prefix() -> None:
@@ -170,7 +170,7 @@ async def test_an_idle_session_is_evicted_least_recently_used_first_and_filled_a
         for session, prompt in zip(sessions, prompts, strict=True):
             await paged.ask(session, prompt)
         assert [session.state is not None for session in sessions] == [False, True, True]
-        assert paged.fleet.evictions == paged.fleet.snapshot().evictions == 1
+        assert paged.fleet.holdings.evictions == paged.fleet.snapshot().evictions == 1
         again = await paged.ask(sessions[0], prompts[0])
         assert again.prompt_tokens_cached == 0
         assert [session.state is not None for session in sessions] == [True, False, True]
@@ -184,7 +184,7 @@ async def test_short_sessions_stay_as_long_as_there_is_room() -> None:
         for number, session in enumerate(sessions):
             await paged.ask(session, [number + 1] * 8, 4)
         assert all(session.state is not None for session in sessions)
-        assert paged.fleet.evictions == 0
+        assert paged.fleet.holdings.evictions == 0
 
 
 async def test_sixteen_sessions_in_room_for_eight_all_finish() -> None:
@@ -203,7 +203,7 @@ async def test_sixteen_sessions_in_room_for_eight_all_finish() -> None:
         async with trio.open_nursery() as nursery:
             for number in range(16):
                 nursery.start_soon(talk, number)
-        assert paged.fleet.evictions > 0
+        assert paged.fleet.holdings.evictions > 0
         assert paged.fleet.admission.waiting == 0
         assert max(engine.largest_pass for engine in paged.engines) > 1
         await paged.settled()
