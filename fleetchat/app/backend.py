@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from fleetchat.chat.overflow import FittedPrompt
@@ -15,6 +16,15 @@ from fleetchat.fleet.telemetry import Answer, FleetSnapshot
 
 if TYPE_CHECKING:
     from fleetchat.app.chat_task import GenerationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedCut:
+    """A table in words; `cut` has first and last layer of each stage, nothing when it is right as it is."""
+
+    lines: tuple[str, ...]
+    cut: tuple[tuple[int, int], ...]
+
 
 OnBuild = Callable[[str, int, int], None]  # step, done, total (0 = unknown)
 OnStart = Callable[[str], None]  # one line in words
@@ -66,6 +76,9 @@ class OpenFleet(Protocol):
     def new_session(self) -> Session: ...
 
     def snapshot(self) -> FleetSnapshot: ...
+
+    async def propose_cut(self) -> ProposedCut:
+        """Another cut on the same peers, from what they were measured. Raises FleetchatError."""
 
     async def wait_failed(self) -> FleetError:
         """Wait until the fleet fails, also when nobody uses it; what it failed of."""

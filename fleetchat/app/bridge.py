@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fleetchat.app.events import ChatNumber, Report, RuntimeFailed
 from fleetchat.chat.turn import Turn
+from fleetchat.errors import InputError
 
 if TYPE_CHECKING:  # trio is imported by the thread, after the first paint
     import trio
@@ -23,6 +24,17 @@ if TYPE_CHECKING:  # trio is imported by the thread, after the first paint
 # that Python takes would be added to the way of a token through the chain.
 SWITCH_INTERVAL = 0.0005
 
+
+class FleetChanges(Protocol):
+    """Writes what the fleet follows; every method says what to tell. They may raise FleetchatError."""
+
+    def write_cut(self, cut: tuple[tuple[int, int], ...]) -> str: ...
+
+    def add_peer(self, address: str, name: str) -> str: ...
+
+    def remove_peer(self, which: str) -> str: ...
+
+
 MakeRuntime = Callable[[Report], "ChatRuntime"]
 
 
@@ -30,12 +42,16 @@ class RuntimeThread:
     """Runs a ChatRuntime in a daemon thread of its own; implements `events.RuntimeControl`."""
 
     def __init__(
-        self, make_runtime: MakeRuntime, models: Callable[[], Sequence[tuple[str, str]]] = tuple
+        self,
+        make_runtime: MakeRuntime,
+        models: Callable[[], Sequence[tuple[str, str]]] = tuple,
+        changes: FleetChanges | None = None,
     ) -> None:
         """`make_runtime` is called on the thread: what it imports does not delay the screen.
 
-        `models` gives name and title of what can be switched to.
+        `models` gives name and title of what can be switched to; `changes` writes what the fleet follows.
         """
+        self._changes = changes
         self._make_runtime = make_runtime
         self._models = models
         self._lock = threading.Lock()  # guards the four below
@@ -68,6 +84,23 @@ class RuntimeThread:
 
     def models(self) -> Sequence[tuple[str, str]]:
         return self._models()
+
+    def propose_cut(self) -> None:
+        self._call(lambda runtime: runtime.propose_cut())
+
+    def write_cut(self, cut: tuple[tuple[int, int], ...]) -> str:
+        return self._changed().write_cut(cut)
+
+    def add_peer(self, address: str, name: str) -> str:
+        return self._changed().add_peer(address, name)
+
+    def remove_peer(self, which: str) -> str:
+        return self._changed().remove_peer(which)
+
+    def _changed(self) -> FleetChanges:
+        if self._changes is None:
+            raise InputError("this chat's fleet cannot be changed")
+        return self._changes
 
     def switch(self, model: str) -> None:
         self._call(lambda runtime: runtime.switch(model))

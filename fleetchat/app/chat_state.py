@@ -12,6 +12,7 @@ from fleetchat.chat.messages import Role
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.tree import Figures, MessageId, MessageTree, Node, Status, new_message_id
 from fleetchat.chat.turn import Turn, messages_of
+from fleetchat.fleet.resumption import MOVED
 from fleetchat.fleet.telemetry import Answer, FinishReason
 
 NEW_TITLE = "New chat"
@@ -219,7 +220,7 @@ def figures_of(answer: Answer) -> Figures:
         accepted=answer.speculation.accepted,
         rollbacks=answer.speculation.rollbacks,
         compactions=answer.speculation.compactions,
-        recoveries=len(answer.recoveries),
+        recoveries=sum(one["cause"] != MOVED for one in answer.recoveries),
     )
 
 

@@ -62,6 +62,11 @@ _CHATS = (
     Command("chat.system", "Chats", "System prompt", "What the model is told first", "", "system", "TEXT"),
     Command("chat.set", "Chats", "Settings", "Sampling and more for this chat", "", "set", "NAME VALUE"),
 )
+_FLEET = (
+    Command("fleet.rebalance", "Fleet", "Rebalance", "Propose a new cut from live times", "", "rebalance"),
+    Command("fleet.add", "Fleet", "Add a peer", "Let one more peer serve", "", "add", "HOST:PORT NAME"),
+    Command("fleet.remove", "Fleet", "Remove a peer", "Let a peer go, chats go on", "", "remove", "PEER"),
+)
 _PROGRAM = (
     Command("view.follow", "Program", "Newest text", "Go to the newest text and stay", "end", "end"),
     Command("view.panel", "Program", "Fleet panel", "Beside the chat, whole screen, hidden", "f9", "panel"),
@@ -74,7 +79,7 @@ _PROGRAM = (
 )
 
 NUMBERED = frozenset(f"tab.{place}" for place in range(1, 10))
-COMMANDS: tuple[Command, ...] = (*_MESSAGES, *_TABS, *_CHATS, *_PROGRAM)
+COMMANDS: tuple[Command, ...] = (*_MESSAGES, *_TABS, *_CHATS, *_FLEET, *_PROGRAM)
 BY_ID = {command.id: command for command in COMMANDS}
 BY_SLASH = {command.slash: command for command in COMMANDS if command.slash}
 

@@ -86,6 +86,21 @@ class RuntimeFailed:
     hint: str
 
 
+@dataclass(frozen=True, slots=True)
+class CutProposed:
+    """A table in words; `cut` has first and last layer of each stage, nothing when it is right as it is."""
+
+    lines: tuple[str, ...]
+    cut: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something that the user asked for cannot be had, or what became of it."""
+
+    text: str
+
+
 RuntimeEvent = (
     BuildProgressed
     | StartProgressed
@@ -95,6 +110,8 @@ RuntimeEvent = (
     | TextArrived
     | ReplyFinished
     | RuntimeFailed
+    | CutProposed
+    | Told
 )
 
 Report = Callable[[RuntimeEvent], None]
@@ -120,6 +137,18 @@ class RuntimeControl(Protocol):
 
     def switch(self, model: str) -> None:
         """Serve another model; replies under way are stopped. `FleetReady` or `RuntimeFailed` follows."""
+
+    def propose_cut(self) -> None:
+        """Ask for another cut on the same peers. `CutProposed` or `Told` follows."""
+
+    def write_cut(self, cut: tuple[tuple[int, int], ...]) -> str:
+        """Move to that cut; what to tell. Writes a file: call it from a thread. Raises FleetchatError."""
+
+    def add_peer(self, address: str, name: str) -> str:
+        """Let a peer serve a stage; as `write_cut`."""
+
+    def remove_peer(self, which: str) -> str:
+        """Let a peer go, by its address or name; as `write_cut`."""
 
     def retry(self) -> None:
         """Start the fleet again after `RuntimeFailed`."""

@@ -15,12 +15,14 @@ from fleetchat.app.chat_task import ChatTask, GenerationSettings, failed_answer
 from fleetchat.app.events import (
     BuildProgressed,
     ChatNumber,
+    CutProposed,
     FleetReady,
     ReplyFinished,
     Report,
     RuntimeFailed,
     SnapshotTaken,
     StartProgressed,
+    Told,
 )
 from fleetchat.app.explain import explained, is_told
 from fleetchat.chat.turn import Turn
@@ -107,6 +109,21 @@ class ChatRuntime:
 
     def retry(self) -> None:
         self._retry.set()
+
+    def propose_cut(self) -> None:
+        served = self._served
+        if served is None:
+            self._report(Told("The fleet is not ready"))
+        else:
+            served.nursery.start_soon(self._propose_cut, served.fleet)
+
+    async def _propose_cut(self, fleet: OpenFleet) -> None:
+        try:
+            proposed = await fleet.propose_cut()
+        except FleetchatError as error:
+            self._report(Told(error.message))
+        else:
+            self._report(CutProposed(proposed.lines, proposed.cut))
 
     def switch(self, model: str) -> None:
         try:

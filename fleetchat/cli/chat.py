@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from fleetchat.app.recorder import PanelRecorder
     from fleetchat.app.runtime import ChatRuntime
     from fleetchat.app.theme import LoadedThemes
+    from fleetchat.cli.fleet_changes import FileChanges
     from fleetchat.config import Config
     from fleetchat.cutter.recipe import Recipe
 
@@ -70,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     log_to_file()
 
     if options.plain:
-        return run_plain(config, recipe)
+        return run_plain(config, recipe, options.fleet, overrides)
 
     from fleetchat.app.app import SAVE_TIMEOUT, SHUTDOWN_TIMEOUT, FleetchatApp
     from fleetchat.app.archive import Archive
@@ -82,15 +85,17 @@ def run(options: argparse.Namespace) -> int:
 
     def make_runtime(report: Report) -> ChatRuntime:
         from fleetchat.cli.chat_backend import chat_runtime  # on the runtime's thread, after the first paint
+        from fleetchat.cli.fleet_changes import config_source
 
-        return chat_runtime(config, recipe, report)
+        return chat_runtime(config, recipe, report, config_source(options.fleet, overrides, config))
 
     def models() -> list[tuple[str, str]]:
         from fleetchat.cli.chat_backend import built_models
 
         return built_models()
 
-    runtime = RuntimeThread(make_runtime, models)
+    changes = ChangesOnDemand(options.fleet, overrides, config)
+    runtime = RuntimeThread(make_runtime, models, changes)
     archive = Archive(state_folder() / FILE_NAME)
     app = FleetchatApp(runtime, archive, themes(), config.ui.theme, state_folder(), resolve(config.ui.keys))
     if not config.ui.panel:
@@ -108,6 +113,29 @@ def run(options: argparse.Namespace) -> int:
     return app.return_code or int(ExitCode.DONE)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangesOnDemand:
+    """`fleet_changes.FileChanges`, imported with trio and all when the first change is asked for."""
+
+    fleet_file: Path | None
+    overrides: Mapping[str, object]
+    config: Config
+
+    def write_cut(self, cut: tuple[tuple[int, int], ...]) -> str:
+        return self._changes().write_cut(cut)
+
+    def add_peer(self, address: str, name: str) -> str:
+        return self._changes().add_peer(address, name)
+
+    def remove_peer(self, which: str) -> str:
+        return self._changes().remove_peer(which)
+
+    def _changes(self) -> FileChanges:
+        from fleetchat.cli.fleet_changes import FileChanges, config_source
+
+        return FileChanges(config_source(self.fleet_file, self.overrides, self.config))
+
+
 def recorder(path: Path, megabytes: float) -> PanelRecorder:
     """What writes the recording that was asked for. Raises InputError."""
     from fleetchat.app.recorder import PanelRecorder
@@ -117,7 +145,9 @@ def recorder(path: Path, megabytes: float) -> PanelRecorder:
     return PanelRecorder(path, max_bytes=round(megabytes * 2**20))
 
 
-def run_plain(config: Config, recipe: Recipe) -> int:
+def run_plain(
+    config: Config, recipe: Recipe, fleet_file: Path | None, overrides: Mapping[str, object]
+) -> int:
     """The chat without a screen. Raises FleetchatError."""
     from fleetchat.app.bridge import RuntimeThread
     from fleetchat.chat.history import FILE_NAME, open_history
@@ -126,8 +156,9 @@ def run_plain(config: Config, recipe: Recipe) -> int:
 
     def make_runtime(report: Report) -> ChatRuntime:
         from fleetchat.cli.chat_backend import chat_runtime
+        from fleetchat.cli.fleet_changes import config_source
 
-        return chat_runtime(config, recipe, report)
+        return chat_runtime(config, recipe, report, config_source(fleet_file, overrides, config))
 
     runtime = RuntimeThread(make_runtime)
     history = open_history(state_folder() / FILE_NAME)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText
+import trio
+
+from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText, ProposedCut
 from fleetchat.app.chat_task import GenerationSettings
 from fleetchat.app.events import Report
 from fleetchat.app.runtime import ChatRuntime
@@ -15,6 +17,7 @@ from fleetchat.chat.conversation import ChatFormat
 from fleetchat.chat.messages import Message, Role
 from fleetchat.chat.overflow import FittedPrompt, fitted_prompt
 from fleetchat.chat.turn import Turn
+from fleetchat.cli.fleet_changes import propose_cut
 from fleetchat.config import Config
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.cutter.recipe import Recipe, find_recipe, known_recipes
@@ -22,17 +25,24 @@ from fleetchat.cutter.store import Store
 from fleetchat.errors import FleetError
 from fleetchat.fleet.configured import prepare_fleet, sampling_of, system_of
 from fleetchat.fleet.coordinator import Fleet, FleetSession, open_fleet
+from fleetchat.fleet.following import ConfigSource, Follower, Signature
+from fleetchat.fleet.live import LiveKeeper
 from fleetchat.fleet.options import FleetOptions
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
 from fleetchat.paths import store_folder
+from fleetchat.transport.tasks import open_tasks
 
 
-def chat_runtime(config: Config, recipe: Recipe, report: Report) -> ChatRuntime:
-    """The runtime of the chat as it is configured."""
+def chat_runtime(
+    config: Config, recipe: Recipe, report: Report, source: ConfigSource | None = None
+) -> ChatRuntime:
+    """The runtime of the chat as it is configured; with `source` it follows what the files say later."""
     settings = generation_settings(config, recipe)
-    return ChatRuntime(LocalBackend(config), settings, report, snapshot_interval=1 / config.ui.refresh_hz)
+    return ChatRuntime(
+        LocalBackend(config, source), settings, report, snapshot_interval=1 / config.ui.refresh_hz
+    )
 
 
 def built_models() -> list[tuple[str, str]]:
@@ -115,6 +125,8 @@ class LocalFleet:
     """An open fleet."""
 
     fleet: Fleet
+    live: LiveKeeper
+    read: Callable[[], Config]  # the configuration as it is now
 
     @property
     def context(self) -> int:
@@ -129,12 +141,18 @@ class LocalFleet:
     async def wait_failed(self) -> FleetError:
         return await self.fleet.wait_failed()
 
+    async def propose_cut(self) -> ProposedCut:
+        config = await trio.to_thread.run_sync(self.read)
+        return propose_cut(config, self.live.report())
+
 
 class LocalBackend:
     """Builds in a process of its own, starts embedded peers or dials the configured ones."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, source: ConfigSource | None = None) -> None:
         self._config = config
+        self._source = source
+        self._seen: Signature = ()
         self._options: FleetOptions | None = None
 
     def choose(self, model: str) -> GenerationSettings:
@@ -144,6 +162,10 @@ class LocalBackend:
         return generation_settings(self._config, recipe)
 
     async def prepare(self, on_build: OnBuild) -> LocalModel:
+        if self._source is not None:
+            self._seen = await trio.to_thread.run_sync(self._source.signature)
+            read = await trio.to_thread.run_sync(self._source.read)
+            self._config = dataclasses.replace(self._config, fleet=read.fleet, file=read.file)
         options = self._options = await prepare_fleet(
             self._config, on_build=lambda build: on_build(build.step, build.done, build.total)
         )
@@ -161,5 +183,10 @@ class LocalBackend:
     @asynccontextmanager
     async def open_fleet(self, _model: ChatModel, on_start: OnStart) -> AsyncIterator[LocalFleet]:
         assert self._options is not None, "prepare comes first"
-        async with open_fleet(self._options, on_progress=on_start) as fleet:
-            yield LocalFleet(fleet)
+        async with open_fleet(self._options, on_progress=on_start) as fleet, open_tasks() as tasks:
+            live = LiveKeeper(fleet)
+            tasks.start_soon(live.run)
+            if self._source is not None:
+                tasks.start_soon(Follower(fleet, self._source, self._config, self._seen).run)
+            yield LocalFleet(fleet, live, self._source.read if self._source else lambda: self._config)
+            tasks.cancel_scope.cancel()

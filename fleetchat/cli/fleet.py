@@ -59,7 +59,8 @@ def _register_add(actions: argparse._SubParsersAction[Any]) -> None:
         "add",
         help="let a peer serve a stage",
         description="Write a peer into your fleet.toml, behind those that are there. Everything else in the "
-        "file stays as it is.",
+        "file stays as it is, but for layers that were written for the other peers. A chat that runs moves to "
+        "the new fleet by itself; its answers go on.",
     )
     parser.add_argument("address", metavar="HOST:PORT", help="where the peer listens (it prints the line)")
     parser.add_argument("--name", metavar="NAME", default="", help="what the fleet panel calls it")
@@ -70,7 +71,10 @@ def _register_add(actions: argparse._SubParsersAction[Any]) -> None:
 
 def _register_remove(actions: argparse._SubParsersAction[Any]) -> None:
     parser = actions.add_parser(
-        "remove", help="let a peer go", description="Take a peer out of your fleet.toml."
+        "remove",
+        help="let a peer go",
+        description="Take a peer out of your fleet.toml. A chat that runs moves to those that are left by "
+        "itself; its answers go on. Stop the peer when it has.",
     )
     parser.add_argument("peer", metavar="HOST:PORT|NAME", help="its address, or the name you gave it")
     _add_file(parser)
@@ -140,8 +144,10 @@ def run_add(options: argparse.Namespace) -> int:
     if options.address != "local":
         parse_address(options.address)
     path = _fleet_file(options)
+    cut = _has_layers(path)
     peers = add_to_file(path, options.address, name=options.name, spare=options.spare)
     print(f"added {options.address} to {path}: {_count(peers)}")
+    _tell_cut(cut, path)
     _warn(path, peers)
     return 0
 
@@ -151,8 +157,10 @@ def run_remove(options: argparse.Namespace) -> int:
     from fleetchat.config.user_file import remove_from_file, title
 
     path = _fleet_file(options)
+    cut = _has_layers(path)
     removed, left = remove_from_file(path, options.peer)
     print(f"removed {title(removed)} from {path}: {_count(left)}")
+    _tell_cut(cut, path)
     return 0
 
 
@@ -188,6 +196,20 @@ def _warn(path: Path, peers: tuple[PeerSettings, ...]) -> None:
         print_diagnostic(f"note: in this folder the chat uses {here} instead")
     if path == own and peers and any(peer.address for peer in peers) and not _default_key().exists():
         print_diagnostic(f"note: there is no key at {_default_key()}: copy it, or run `fleetchat fleet key`")
+
+
+def _has_layers(path: Path) -> bool:
+    from fleetchat.config.user_file import peers_of_file
+
+    return any(peer.layers is not None for peer in peers_of_file(path))
+
+
+def _tell_cut(before: bool, path: Path) -> None:
+    if before and not _has_layers(path):
+        print_diagnostic(
+            "note: the layers in it were written for the peers of before and were taken out; "
+            "`fleetchat fleet plan --write` writes new ones"
+        )
 
 
 def _count(peers: tuple[PeerSettings, ...]) -> str:

@@ -12,6 +12,8 @@ from fleetchat.errors import InputError
 if TYPE_CHECKING:
     from fleetchat.fleet.placement import Load, PeerFacts, Plan
 
+MOVES = "a chat that runs moves to it by itself, and so does the next start"
+
 
 def register(actions: argparse._SubParsersAction[Any]) -> None:
     """Add the action to the group."""
@@ -40,6 +42,11 @@ def register(actions: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--round-trip", type=float, metavar="MS", help="on paper: to the chat and back (0.5)")
     parser.add_argument("--fleet", type=Path, metavar="FILE", help="configuration file")
     parser.add_argument(
+        "--rebalance",
+        action="store_true",
+        help="plan from what the chat that runs measures of its stages; with --write it moves to the new cut",
+    )
+    parser.add_argument(
         "--write", action="store_true", help="write the layers into the file, when all its peers serve some"
     )
     parser.add_argument("--json", action="store_true", help="the plan as JSON on stdout")
@@ -52,8 +59,11 @@ def run(options: argparse.Namespace) -> int:
     from fleetchat.fleet.plan_table import assumption_lines, plan_lines
 
     load = _load(options)
-    if options.write and (options.peers or options.model):
-        raise InputError("--write is for a measured plan of the configured recipe")
+    for name in ("write", "rebalance"):
+        if getattr(options, name) and (options.peers or options.model):
+            raise InputError(f"--{name} is for a measured plan of the configured recipe")
+    if options.rebalance and _rebalanced(options, load):
+        return 0
     peers, told = _on_paper(options) if options.peers else _measured(options)
     plan = place(load, peers)
     if options.json:
@@ -69,6 +79,43 @@ def run(options: argparse.Namespace) -> int:
     elif not options.peers and not options.model:
         print_diagnostic("to cut the model so: fleetchat fleet plan --write")
     return 0
+
+
+def _rebalanced(options: argparse.Namespace, load: Load) -> bool:
+    """Propose a cut from the live measurements; False when there are none of these peers."""
+    import json
+    import time
+    from dataclasses import asdict
+
+    from fleetchat.cli.confirm import terminal_confirmation
+    from fleetchat.config import load as load_configuration
+    from fleetchat.config.user_file import title, write_layers
+    from fleetchat.fleet.live import read_live
+    from fleetchat.fleet.rebalance import propose
+
+    config = load_configuration(options.fleet, confirm=terminal_confirmation())
+    serving = [number for number, peer in enumerate(config.fleet.peers) if not peer.spare]
+    report = read_live()
+    if config.fleet.mode != "peers" or report is None or not report.is_fresh(time.time()):
+        print_diagnostic("no chat that runs has measured its stages yet: the peers are measured")
+        return False
+    if report.model != config.model.recipe or not report.serves(
+        [title(config.fleet.peers[number]) for number in serving]
+    ):
+        print_diagnostic("the chat that runs serves another model or other peers: the peers are measured")
+        return False
+    proposal = propose(load, report)
+    if options.json:
+        print(json.dumps(asdict(proposal), indent=2, ensure_ascii=False))
+    else:
+        for line in proposal.lines:
+            print(line)
+    if options.write and proposal.worthwhile:
+        write_layers(config.file, dict(zip(serving, proposal.then, strict=True)))
+        print_diagnostic(f"written to {config.file}; {MOVES}")
+    elif proposal.worthwhile:
+        print_diagnostic("to move to it: fleetchat fleet plan --rebalance --write")
+    return True
 
 
 def _load(options: argparse.Namespace) -> Load:
@@ -148,7 +195,7 @@ def _write(options: argparse.Namespace, plan: Plan) -> None:
         )
     layers = {serving[stage.peer]: (stage.first, stage.last) for stage in plan.stages}
     write_layers(config.file, layers)
-    print(f"written to {config.file}; the next start cuts the model so and sends each peer its shard")
+    print(f"written to {config.file}; {MOVES}")
 
 
 def _print_json(load: Load, peers: list[PeerFacts], plan: Plan) -> None:

@@ -76,6 +76,17 @@ def set_in_peer(text: str, number: int, key: str, value: str) -> str:
     return _checked("".join(lines), document)
 
 
+def unset_in_peers(text: str, key: str) -> str:
+    """`text` without that key of all peers. Raises ValueError as the others."""
+    lines, top, document = _lines(text), _top_lines(text), _parsed(text)
+    written = re.compile(rf"[ \t]*{key}[ \t]*=")
+    inside = {place for first, end in _peer_blocks(text) for place in range(first + 1, end)}
+    kept = [line for place, line in enumerate(lines) if not (place in inside & top and written.match(line))]
+    for peer in document.get("fleet", {}).get("peers", []):
+        peer.pop(key, None)
+    return _checked("".join(kept), document)
+
+
 def _peer_blocks(text: str) -> Iterator[tuple[int, int]]:
     """First line and the line behind the last setting of each peer's table."""
     lines = _lines(text)

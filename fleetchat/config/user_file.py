@@ -10,7 +10,7 @@ from pathlib import Path
 from fleetchat.config.address import parse_address
 from fleetchat.config.files import TomlFile, read_toml
 from fleetchat.config.load import peers_in
-from fleetchat.config.peer_tables import add_peer, remove_peer, set_in_peer
+from fleetchat.config.peer_tables import add_peer, remove_peer, set_in_peer, unset_in_peers
 from fleetchat.config.peers import PeerSettings
 from fleetchat.config.remembered import write_private
 from fleetchat.errors import ConfigError
@@ -28,7 +28,10 @@ def peers_of_file(path: Path) -> tuple[PeerSettings, ...]:
 
 
 def add_to_file(path: Path, address: str, *, name: str, spare: bool) -> tuple[PeerSettings, ...]:
-    """Write one more peer; all peers of the file as they are then. Raises ConfigError."""
+    """Write one more peer; all peers of the file as they are then. Raises ConfigError.
+
+    One that serves changes the cut: layers that were written for the others are taken out.
+    """
     known = peers_of_file(path)
     _refuse_known(known, address, name, path)
     peer: dict[str, str | bool] = {"address": address}
@@ -38,7 +41,7 @@ def add_to_file(path: Path, address: str, *, name: str, spare: bool) -> tuple[Pe
         peer["spare"] = True
     text = _text_of(path) if path.exists() else FIRST_LINES
     try:
-        edited = add_peer(text, peer)
+        edited = add_peer(text if spare else unset_in_peers(text, "layers"), peer)
     except ValueError as error:
         raise _not_edited(path, error) from error
     _refuse_wrong(path, edited)
@@ -47,7 +50,11 @@ def add_to_file(path: Path, address: str, *, name: str, spare: bool) -> tuple[Pe
 
 
 def remove_from_file(path: Path, which: str) -> tuple[PeerSettings, tuple[PeerSettings, ...]]:
-    """Take out the peer with that address or name; it and those that are left. Raises ConfigError."""
+    """Take out the peer with that address or name; it and those that are left. Raises ConfigError.
+
+    Without one that served, the layers that were written for the others do not make up the model any more:
+    they are taken out too.
+    """
     known = peers_of_file(path)
     found = [number for number, peer in enumerate(known) if which in (peer.name, title(peer))]
     if not found:
@@ -58,6 +65,8 @@ def remove_from_file(path: Path, which: str) -> tuple[PeerSettings, tuple[PeerSe
         raise ConfigError(f"{path} names {len(found)} peers {which!r}", hint="remove the table by hand")
     try:
         edited = remove_peer(_text_of(path), found[0])
+        if not known[found[0]].spare:
+            edited = unset_in_peers(edited, "layers")
     except ValueError as error:
         raise _not_edited(path, error) from error
     _write(path, edited)

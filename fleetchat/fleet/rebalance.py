@@ -8,7 +8,7 @@ from fleetchat.fleet.live import LiveReport, live_facts
 from fleetchat.fleet.placement import Load, Plan, gigabytes, place, usable
 from fleetchat.fleet.plan_table import aligned, milliseconds
 
-COLUMNS = ("stage", "peer", "layers now", "proposed", "a batch now", "then", "needs", "may use")
+COLUMNS = ("stage", "peer", "layers", "new", "a batch", "then", "needs", "may use")
 WORTHWHILE = 1.02  # times faster: below it nothing is proposed
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText
+from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText, ProposedCut
 from fleetchat.app.chat_task import GenerationSettings
 from fleetchat.chat.messages import Message
 from fleetchat.chat.overflow import FittedPrompt
@@ -108,6 +108,7 @@ class FakeFleet:
     context: int = CONTEXT
     failure: FleetError | None = None
     bug: Exception | None = None
+    proposed: ProposedCut | None = None
     sessions: list[FakeSession] = field(default_factory=list)
     failed: trio.Event = field(default_factory=trio.Event)
 
@@ -120,6 +121,12 @@ class FakeFleet:
             SessionSnapshot(one.number, 5, 0, 0, one.generating, 10.0 * one.number) for one in self.sessions
         )
         return dataclasses.replace(snapshot(), sessions=sessions)
+
+    async def propose_cut(self) -> ProposedCut:
+        await trio.lowlevel.checkpoint()
+        if self.proposed is None:
+            raise FleetError("too little was measured")
+        return self.proposed
 
     async def wait_failed(self) -> FleetError:
         await self.failed.wait()

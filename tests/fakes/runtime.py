@@ -18,6 +18,7 @@ from fleetchat.app.events import (
     TextArrived,
 )
 from fleetchat.chat.turn import Turn
+from fleetchat.errors import InputError
 from fleetchat.fleet.telemetry import (
     Answer,
     FinishReason,
@@ -104,6 +105,8 @@ class FakeRuntime:
     closed: list[ChatNumber] = field(default_factory=list)
     switched: list[str] = field(default_factory=list)
     retried: int = 0
+    proposals: int = 0
+    changes: list[str] = field(default_factory=list)
     shut_down: bool = False
     report: Report | None = None
 
@@ -126,6 +129,23 @@ class FakeRuntime:
 
     def switch(self, model: str) -> None:
         self.switched.append(model)
+
+    def propose_cut(self) -> None:
+        self.proposals += 1
+
+    def write_cut(self, cut: tuple[tuple[int, int], ...]) -> str:
+        self.changes.append(f"cut {cut}")
+        return "written"
+
+    def add_peer(self, address: str, name: str) -> str:
+        if address == "nowhere":
+            raise InputError("'nowhere' is no address", hint="write HOST:PORT")
+        self.changes.append(f"add {address} {name}")
+        return f"Added {address}"
+
+    def remove_peer(self, which: str) -> str:
+        self.changes.append(f"remove {which}")
+        return f"Removed {which}"
 
     def retry(self) -> None:
         self.retried += 1

@@ -15,7 +15,9 @@ LOOKS = {
     EventKind.STALLED: "warn",
     EventKind.THROTTLING: "warn",
     EventKind.REFUSED: "warn",
+    EventKind.STAYED: "warn",
     EventKind.RECOVERED: "good",
+    EventKind.MOVED: "good",
     EventKind.HEARD: "good",
     EventKind.COOLED: "good",
 }

@@ -108,6 +108,11 @@ FIGURES: dict[str, Figure] = {
         "It keeps growing: see the events for which stage it is, and that machine's log (fleetchat paths "
         "--logs).",
     ),
+    "moves": Figure(
+        "Moves",
+        "How often the fleet went over to other peers or another cut while the answers went on.",
+        "It is never bad: you asked for it, and the events say what became of it.",
+    ),
     "drafter": Figure(
         "Drafter",
         "What guesses tokens ahead: ngram looks the text up, model asks a small model, none guesses nothing.",

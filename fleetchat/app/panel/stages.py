@@ -48,7 +48,18 @@ def trouble_lines(snapshot: FleetSnapshot, width: int) -> list[Line]:
     wrapped = (
         wrap(sentence, max(width, 20), max_lines=TROUBLE_LINES, placeholder=" …") for sentence in sentences
     )
-    return [cut((Span(line, "bad"),), width) for lines in wrapped for line in lines]
+    lines = [cut((Span(line, "bad"),), width) for lines in wrapped for line in lines]
+    return [*lines, *_moving_lines(snapshot, width)]
+
+
+def _moving_lines(snapshot: FleetSnapshot, width: int) -> list[Line]:
+    """What is being done to serve with other peers, or another cut."""
+    if not snapshot.moving:
+        return []
+    wrapped = wrap(
+        f"Moving: {one_line(snapshot.moving)}", max(width, 20), max_lines=TROUBLE_LINES, placeholder=" …"
+    )
+    return [cut((Span(line, "warn"),), width) for line in wrapped]
 
 
 def totals(view: PanelView, width: int) -> list[Line]:
@@ -67,6 +78,7 @@ def totals(view: PanelView, width: int) -> list[Line]:
     for name, figure, value in (
         ("waiting", "waiting", snapshot.waiting),
         ("recoveries", "recoveries", snapshot.recoveries),
+        ("moves", "moves", snapshot.moves),
         ("evictions", "evictions", snapshot.evictions),
         ("shared starts", "forks", snapshot.forks),
     ):

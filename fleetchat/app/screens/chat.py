@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from textual import on
@@ -18,6 +19,7 @@ from textual.widgets import Footer
 
 from fleetchat.app import events
 from fleetchat.app.actions import ACTIONS
+from fleetchat.app.actions.fleet import move
 from fleetchat.app.actions.replies import send
 from fleetchat.app.commands import COMMANDS, Command, SlashCommand, parse_slash
 from fleetchat.app.events import ChatNumber, RuntimeControl
@@ -28,6 +30,7 @@ from fleetchat.app.messages import RuntimeNews
 from fleetchat.app.screens.ask_line import AskLineScreen
 from fleetchat.app.screens.failure import FailureScreen
 from fleetchat.app.screens.fleet_desk import FleetDesk
+from fleetchat.app.screens.proposal import ProposalScreen
 from fleetchat.app.widgets.chat_pane import ChatPane
 from fleetchat.app.widgets.header_line import HeaderLine
 from fleetchat.app.widgets.prompt import Prompt
@@ -178,6 +181,16 @@ class ChatScreen(FleetDesk):
                 await self._finish_reply(self._panes[chat], answer)
             case events.RuntimeFailed(message, hint):
                 self._fail(message, hint)
+            case events.CutProposed(lines, cut):
+                self.app.push_screen(
+                    ProposalScreen(lines, asks=bool(cut)), partial(self._after_proposal, cut)
+                )
+            case events.Told(text):
+                self.tell(text)
+
+    async def _after_proposal(self, cut: tuple[tuple[int, int], ...], wanted: bool | None) -> None:
+        if wanted:
+            await move(self, cut)
 
     async def _become_ready(self, model: str, context: int) -> None:
         self.model, self._context_tokens = model, context
