@@ -59,8 +59,8 @@ def _register_add(actions: argparse._SubParsersAction[Any]) -> None:
         "add",
         help="let a peer serve a stage",
         description="Write a peer into your fleet.toml, behind those that are there. Everything else in the "
-        "file stays as it is, but for layers that were written for the other peers. A chat that runs moves to "
-        "the new fleet by itself; its answers go on.",
+        "file stays as it is, but for layers that were written for the other peers. A chat that runs moves "
+        "to the new fleet by itself; its answers go on.",
     )
     parser.add_argument("address", metavar="HOST:PORT", help="where the peer listens (it prints the line)")
     parser.add_argument("--name", metavar="NAME", default="", help="what the fleet panel calls it")

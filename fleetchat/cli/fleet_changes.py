@@ -1,4 +1,4 @@
-"""Changes of the fleet that are asked for in the chat: they are written into the file that the chat follows."""
+"""Changes of the fleet that are asked for in the chat: written into the file that the chat follows."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class FileChanges:
 def config_source(fleet_file: Path | None, overrides: Mapping[str, object], config: Config) -> ConfigSource:
     """What the chat follows: the files of which one was used for `config`.
 
-    Nobody is asked again: a `./fleet.toml` that was confirmed and then changed is refused until the next start,
-    one that was declined stays unused.
+    Nobody is asked again: a `./fleet.toml` that was confirmed and then changed is refused until the next
+    start, one that was declined stays unused.
     """
     here = Path.cwd() / FILE_NAME
     confirm = None if config.file == here else lambda path, peers: False

@@ -75,6 +75,7 @@ def test_slash_commands_are_told_from_messages() -> None:
 
 
 def test_what_is_typed_is_completed() -> None:
-    assert [command.slash for command in completions("/re")] == ["record", "rename", "reopen", "retry"]
+    names = ["rebalance", "record", "remove", "rename", "reopen", "retry"]
+    assert [command.slash for command in completions("/re")] == names
     assert len(completions("/")) == len(BY_SLASH)
     assert completions("re") == completions("/rename x") == []

@@ -9,13 +9,14 @@ import pytest
 from textual.pilot import Pilot
 
 from fleetchat.app.commands import BY_ID, NUMBERED
-from fleetchat.app.events import ChatNumber, ReplyFinished, TextArrived
+from fleetchat.app.events import ChatNumber, CutProposed, ReplyFinished, TextArrived
 from fleetchat.app.screens.ask_line import AskLineScreen
 from fleetchat.app.screens.choose import ChooseScreen
 from fleetchat.app.screens.confirm import ConfirmScreen
 from fleetchat.app.screens.find_chat import FindChatScreen
 from fleetchat.app.screens.fleet import FleetScreen
 from fleetchat.app.screens.help import HelpScreen
+from fleetchat.app.screens.proposal import ProposalScreen
 from fleetchat.app.screens.theme_picker import ThemePicker
 from fleetchat.fleet.telemetry import FinishReason
 from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
@@ -240,6 +241,38 @@ async def leave(run: Run) -> None:
     await run.until(lambda: run.runtime.shut_down and not run.pilot.app.is_running)
 
 
+async def rebalance(run: Run) -> None:
+    await run.do("/rebalance")
+    await run.until(lambda: run.runtime.proposals == 1)
+    run.runtime.say(CutProposed(("stage  peer  layers", "    0  one   0-9"), ()))
+    await run.until(lambda: isinstance(run.pilot.app.screen, ProposalScreen) and "one   0-9" in run.shown())
+    await run.pilot.press("y")  # there is nothing to move to
+    await run.until(lambda: run.pilot.app.screen is run.screen)
+    run.runtime.say(CutProposed(("stage  peer  layers", "    0  one   0-9"), ((0, 11), (12, 19))))
+    await run.until(lambda: isinstance(run.pilot.app.screen, ProposalScreen) and "Move (Y)" in run.shown())
+    assert run.runtime.changes == []
+    await run.pilot.press("y")
+    await run.until(lambda: run.runtime.changes == ["cut ((0, 11), (12, 19))"])
+
+
+async def add_peer(run: Run) -> None:
+    await run.do("/add nowhere")
+    await run.until(lambda: "write HOST:PORT" in run.shown())
+    await run.do("/add 10.0.0.7:7077 the attic")
+    await run.until(lambda: run.runtime.changes == ["add 10.0.0.7:7077 the attic"])
+    await run.opens(AskLineScreen, "/add")
+    await run.pilot.press(*"ab:1", "enter")
+    await run.until(lambda: run.runtime.changes[1:] == ["add ab:1 "])
+
+
+async def remove_peer(run: Run) -> None:
+    await run.do("/remove attic")
+    await run.until(lambda: run.runtime.changes == ["remove attic"])
+    await run.opens(AskLineScreen, "/remove")
+    await run.pilot.press("a", "b", "enter")
+    await run.until(lambda: run.runtime.changes[1:] == ["remove ab"])
+
+
 DONE: dict[str, Callable[[Run], Awaitable[None]]] = {
     "chat.stop": stop,
     "message.regenerate": regenerate,
@@ -265,6 +298,9 @@ DONE: dict[str, Callable[[Run], Awaitable[None]]] = {
     "chat.delete": delete,
     "chat.system": system,
     "chat.set": set_option,
+    "fleet.rebalance": rebalance,
+    "fleet.add": add_peer,
+    "fleet.remove": remove_peer,
     "view.follow": follow,
     "view.panel": panel,
     "view.record": record,

@@ -75,7 +75,8 @@ def test_a_measured_plan_can_be_written(
     before = (folder / "fleet.toml").read_text()
     assert main(["fleet", "plan", "--write"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        f"written to {folder / 'fleet.toml'}; a chat that runs moves to it by itself, and so does the next start"
+        f"written to {folder / 'fleet.toml'}; a chat that runs moves to it by itself, "
+        "and so does the next start"
     )
     after = before.replace('name = "one"\n', 'name = "one"\nlayers = "0-25"\n')
     assert (folder / "fleet.toml").read_text() == after.replace(
