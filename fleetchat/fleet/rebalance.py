@@ -9,7 +9,7 @@ from fleetchat.fleet.placement import Load, Plan, gigabytes, place, usable
 from fleetchat.fleet.plan_table import aligned, milliseconds
 
 COLUMNS = ("stage", "peer", "layers", "new", "a batch", "then", "needs", "may use")
-WORTHWHILE = 1.02  # times faster: below it nothing is proposed
+WORTHWHILE = 1.05  # times faster: below it nothing is proposed
 
 
 @dataclass(frozen=True, slots=True)
