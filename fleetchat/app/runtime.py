@@ -64,6 +64,7 @@ class ChatRuntime:
         self._served: _Served | None = None
         self._stages = 1  # of the chain that the last snapshot showed
         self._begun = trio.Event()  # set, and replaced, when a reply is wanted
+        self._flushed = 0.0  # when text was sent to the screen last, on the trio clock
         self._retry = trio.Event()
         self._switch = trio.Event()
 
@@ -182,6 +183,8 @@ class ChatRuntime:
 
     async def _report_snapshots(self, fleet: OpenFleet) -> None:
         while True:
+            if self._saturated():
+                self._flush()  # text and figures that come together are drawn together
             self._report_snapshot(fleet)
             with trio.move_on_after(self._snapshot_interval):
                 await self._begun.wait()
@@ -198,9 +201,18 @@ class ChatRuntime:
 
     async def _report_text(self, fleet: OpenFleet) -> None:
         while True:
-            busy = sum(task.busy for task in self._chats.values())
-            if not busy:  # the last text of a reply comes with its end
+            if not any(
+                task.busy for task in self._chats.values()
+            ):  # the last text of a reply comes with its end
                 await self._begun.wait()
-            await trio.sleep(SATURATED_INTERVAL if busy >= max(2, self._stages) else TEXT_INTERVAL)
-            for task in tuple(self._chats.values()):
-                task.flush()
+            await trio.sleep(TEXT_INTERVAL)
+            if not self._saturated() or trio.current_time() - self._flushed >= SATURATED_INTERVAL:
+                self._flush()
+
+    def _saturated(self) -> bool:
+        return sum(task.busy for task in self._chats.values()) >= max(2, self._stages)
+
+    def _flush(self) -> None:
+        self._flushed = trio.current_time()
+        for task in tuple(self._chats.values()):
+            task.flush()

@@ -11,6 +11,7 @@ hiccup is not heat, and a stage that is twice as slow is told after some 40 s of
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from statistics import median
 
@@ -54,6 +55,7 @@ class Heat:
     def __init__(self) -> None:
         self._baselines: dict[tuple[int, int], Baseline] = {}
         self._ratios: deque[tuple[float, float]] = deque()
+        self._ordered: list[float] = []  # the same ratios: thousands a minute, looked at four times a second
         self.throttling = False
 
     def note(self, now: float, *, rows: int, slices: int, cells: int, milliseconds: float) -> None:
@@ -62,15 +64,18 @@ class Heat:
         expected = baseline.expected(cells)
         if expected:
             self._ratios.append((now, milliseconds / expected))
+            insort(self._ordered, milliseconds / expected)
         baseline.add(cells, milliseconds)
 
     def factor(self, now: float) -> float | None:
         """How many times slower than its own best it was over the last minute; None = too little work."""
         while self._ratios and self._ratios[0][0] < now - MINUTE:
-            self._ratios.popleft()
+            _, ratio = self._ratios.popleft()
+            del self._ordered[bisect_left(self._ordered, ratio)]
         if len(self._ratios) < LEAST_BATCHES or self._ratios[-1][0] - self._ratios[0][0] < LEAST_SECONDS:
             return None
-        return median(ratio for _, ratio in self._ratios)
+        middle = len(self._ordered) // 2
+        return (self._ordered[middle] + self._ordered[~middle]) / 2
 
     def judge(self, now: float) -> float | None:
         """The factor; `throttling` follows it, and lets go later than it begins."""
