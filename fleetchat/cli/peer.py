@@ -82,6 +82,23 @@ def run(options: argparse.Namespace) -> int:
     return _run_embedded(options) if options.embedded else _run_standing(options)
 
 
+def _require_device(options: argparse.Namespace) -> None:
+    """Say at the start, not when a chat comes, that there is no such device. Raises InputError."""
+    if options.device == "CPU":
+        return
+    from fleetchat.doctor.devices import probe
+    from fleetchat.engine.device import is_there, missing_device
+
+    probed = probe(options.threads or _cores_of_process())
+    found = [device.name for device in probed.devices]
+    if not is_there(options.device, found):
+        text, hint = missing_device(options.device, found)
+        raise InputError(text, hint=hint)
+    broken = next((one for one in probed.devices if one.name == options.device and one.error), None)
+    if broken is not None:
+        raise InputError(f"the device {broken.name} does not work: {broken.error}", hint="use --device CPU")
+
+
 def _run_standing(options: argparse.Namespace) -> int:
     """A peer that a person started."""
     from fleetchat.certificates import certificate_file, check_certificate
@@ -89,6 +106,7 @@ def _run_standing(options: argparse.Namespace) -> int:
     from fleetchat.keys import FleetKey
     from fleetchat.peer.priority import lower_priority
 
+    _require_device(options)
     addresses = [parse_address(text, lowest_port=0) for text in options.listen or [DEFAULT_LISTEN]]
     key, key_file = find_key(addresses, options.key_file)
     if options.tls:
@@ -135,6 +153,7 @@ def _run_embedded(options: argparse.Namespace) -> int:
     if options.log is not None:
         embedded.log_to(options.log)
     try:
+        _require_device(options)
         _pin(options)
         key = FleetKey(embedded.read_key_line(sys.stdin), options.certificate)
         embedded.end_with_parent(sys.stdin)

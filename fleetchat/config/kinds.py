@@ -7,6 +7,7 @@ the key's name.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,19 @@ class Choice(_PlainText):
         if not isinstance(value, str) or value not in self.words:
             words = " or ".join(f'"{word}"' for word in self.words)
             raise ValueError(f"must be {words}, not {_shown(value)}{self.later}")
+        return value
+
+
+DEVICE = re.compile(r"(CPU|GPU|NPU)(\.[0-9]{1,2})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Device(_PlainText):
+    """A device of OpenVINO."""
+
+    def check(self, value: object, base: Path) -> str:
+        if not isinstance(value, str) or DEVICE.fullmatch(value) is None:
+            raise ValueError(f'must be "CPU", "GPU" or "NPU", with several also "GPU.1", not {_shown(value)}')
         return value
 
 

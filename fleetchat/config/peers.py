@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetchat.config.address import parse_address
-from fleetchat.config.kinds import Choice, Flag, Kind, Text
+from fleetchat.config.kinds import Device, Flag, Kind, Text
 from fleetchat.errors import ConfigError
 from fleetchat.ids import Address
 from fleetchat.spelling import nearest
@@ -46,7 +46,7 @@ class Peers:
 _KINDS: dict[str, Kind] = {
     "address": Text(),
     "name": Text(),
-    "device": Choice(("CPU",), later="; other devices come in a later version"),
+    "device": Device(),
     "layers": Text(),
     "spare": Flag(),
 }
@@ -80,6 +80,8 @@ def _built(values: dict[str, object]) -> PeerSettings:
     if address == "local" and values.get("spare") is True:
         raise ValueError("a local stage needs no spare: it is started again by itself")
     device = values.get("device")
+    if device not in (None, "CPU") and address != "local":
+        raise ValueError(f"it states its own device: start it with `fleetchat peer --device {device}`")
     return PeerSettings(
         address=None if address == "local" else parse_address(address),
         name=name,

@@ -1,6 +1,7 @@
 """The portable engine: a stateful OpenVINO model, and rollback by attention mask.
 
-One compiled model, one InferRequest a session; OpenVINO keeps the KV cache in the request's state.
+One compiled model, one InferRequest a session; OpenVINO keeps the KV cache in the request's state. (A device
+that keeps one state for a whole compiled model gets one of these a session.)
 New rows always go behind the last physical cell. Rejected rows stay where they are and get a 0 in the
 attention mask, position ids go on logically, so a rollback copies nothing. Dead cells are got rid of by
 `compact`, which copies states a few at a time, or for nothing when a session starts again at position 0.
@@ -19,6 +20,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from fleetchat.engine.device import CPU, needs_own_models, require_device
 from fleetchat.engine.fast_settings import DEFAULT, FastSettings
 from fleetchat.engine.fused import fused_attention_layers
 from fleetchat.engine.inputs import StepInput
@@ -87,13 +89,16 @@ class MaskedEngine:
         self._reservation = reserved_cells(context)
         self._sessions: dict[SessionKey, _Session] = {}
         config = openvino_config(self._precision, threads, device=device, fast=fast)
-        self._compiled = _compile(xml, device, config)
-        self._ports = {port.get_any_name(): port for port in self._compiled.inputs}
+        self._compile = partial(compile_on, xml, device, config)
+        self._compiled = self._compile()
+        self._ports = _ports_of(self._compiled)
+        self._own_models = False
         self._require_inputs(xml)
         self.fused_layers = fused_attention_layers(self._compiled) if device == "CPU" else 0
         warm_rows = max(1, min(WARM_UP_ROWS, context // 4))
         self._layout = warmed_up(self, xml, warm_rows)
         self._require_expected(xml, device, attention_layers)
+        self._own_models = needs_own_models(device, self)
         self.cell_bytes = self._layout.cell_bytes(self._precision)
         self.over_allocation = OVER_ALLOCATION
         if cells is None:
@@ -249,12 +254,16 @@ class MaskedEngine:
         return (1, rows, self._shape.hidden)
 
     def _new_session(self) -> _Session:
-        request = self._compiled.create_infer_request()
-        if "beam_idx" in self._ports:
-            request.set_tensor(self._ports["beam_idx"], ov.Tensor(np.zeros(1, dtype=np.int32)))
+        compiled, ports = self._compiled, self._ports
+        if self._own_models:
+            compiled = self._compile()
+            ports = _ports_of(compiled)
+        request = compiled.create_infer_request()
+        if "beam_idx" in ports:
+            request.set_tensor(ports["beam_idx"], ov.Tensor(np.zeros(1, dtype=np.int32)))
         inputs = {
             name: StepInput(port.get_element_type().to_dtype().type, partial(_place, request, port))
-            for name, port in self._ports.items()
+            for name, port in ports.items()
             if name != "beam_idx"
         }
         return _Session(request, inputs)
@@ -296,11 +305,24 @@ class MaskedEngine:
             )
 
 
-def _compile(xml: Path, device: str, config: dict[str, object]) -> ov.CompiledModel:
+def compile_on(
+    xml: Path, device: str, config: dict[str, object], core: ov.Core | None = None
+) -> ov.CompiledModel:
+    """Raises FleetError: there is no such device, or it cannot load the shard."""
+    core = core or ov.Core()
+    if device != CPU:
+        require_device(device, core.available_devices)
     try:
-        return ov.Core().compile_model(str(xml), device, config)
+        return core.compile_model(str(xml), device, config)
     except RuntimeError as error:
+        if device != CPU:
+            text = f"{device} cannot load {xml.name}: {reason(error)}"
+            raise FleetError(text, hint="start the peer with --device CPU, the one that is tested") from error
         raise FleetError(f"cannot load {xml.name} on {device}: {reason(error)}", hint=REBUILD) from error
+
+
+def _ports_of(compiled: ov.CompiledModel) -> dict[str, ov.ConstOutput]:
+    return {port.get_any_name(): port for port in compiled.inputs}
 
 
 def _place(

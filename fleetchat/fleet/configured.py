@@ -69,7 +69,11 @@ def peers_of(config: Config) -> tuple[PeerSpec, ...]:
     """The chain's peers in order. Raises ConfigError when `mode = "peers"` names none."""
     if config.fleet.mode == "embedded":
         return embedded_peers(config.fleet.stages)
-    serving = tuple(PeerSpec(peer.address, peer.name) for peer in config.fleet.peers if not peer.spare)
+    serving = tuple(
+        PeerSpec(peer.address, peer.name, peer.device or "CPU")
+        for peer in config.fleet.peers
+        if not peer.spare
+    )
     if not serving:
         raise ConfigError(
             f'{config.file}: [fleet] mode = "peers", but no [[fleet.peers]] is named',

@@ -34,10 +34,13 @@ async def embedded_peer(
     log_file: Path,
     core: int | None = None,
     kv_cells: int | None = None,
+    device: str = "CPU",
 ) -> AsyncIterator[tuple[Address, trio.Process]]:
     """Run one peer process; yields its address. Raises FleetError when it does not start."""
     arguments = ["peer", "--embedded", "--threads", str(threads), "--store", str(store_root)]
     arguments += ["--log", str(log_file)]
+    if device != "CPU":
+        arguments += ["--device", device]
     if core is not None:
         arguments += ["--cores", str(core)]
     if (certificate := certificate_of(key)) is not None:

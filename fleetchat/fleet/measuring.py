@@ -49,18 +49,19 @@ async def measure_all(peers: Sequence[PeerSpec], key: bytes | None, threads: int
     found = []
     for number, peer in enumerate(peers):
         async with AsyncExitStack() as stack:
-            address = peer.address or await _start(stack, number, shared, threads)
+            address = peer.address or await _start(stack, number, shared, threads, peer.device)
             found.append(await measure_peer(peer.title, address, shared))
     return found
 
 
-async def _start(stack: AsyncExitStack, number: int, key: bytes, threads: int | None) -> Address:
+async def _start(stack: AsyncExitStack, number: int, key: bytes, threads: int | None, device: str) -> Address:
     address, _ = await stack.enter_async_context(
         embedded_peer(
             key=key,
             store_root=store_folder(),
             threads=threads or available_cores(),
             log_file=log_folder() / f"plan-peer-{number}.log",
+            device=device,
         )
     )
     return address

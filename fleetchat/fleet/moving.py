@@ -131,7 +131,8 @@ def same_chain(one: FleetOptions, other: FleetOptions) -> bool:
     """Whether both serve the same cut on the same peers. Names and spares make no difference."""
     return (
         one.manifest.build_key == other.manifest.build_key
-        and [peer.address for peer in one.peers] == [peer.address for peer in other.peers]
+        and [(peer.address, peer.device) for peer in one.peers]
+        == [(peer.address, peer.device) for peer in other.peers]
         and (one.key == other.key or all(peer.address is None for peer in one.peers))
     )
 

@@ -18,6 +18,7 @@ class PeerSpec:
 
     address: Address | None
     name: str = ""
+    device: str = "CPU"  # of an embedded stage; a peer elsewhere states its own
 
     @property
     def title(self) -> str:

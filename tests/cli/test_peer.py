@@ -142,6 +142,7 @@ def test_its_owner_may_know_better() -> None:
         (["--listen", "0.0.0.0:0"], "name the fleet's key with --key-file"),
         (["--key-file", "nowhere.key"], "there is no key file nowhere.key"),
         (["--device", "TPU"], "--device TPU: devices are CPU, GPU and NPU, with several also GPU.1"),
+        (["--device", "NPU.9"], "there is no device NPU.9 on this machine: OpenVINO finds CPU"),
         (["--threads", "0"], "--threads must be at least 1, not 0"),
         (["--kv-cells", "-1"], "--kv-cells must be at least 1, not -1"),
         (["--threads", "two"], "--threads"),

@@ -271,6 +271,18 @@ def test_peers(folders: Folders) -> None:
     assert (config.fleet.mode, config.fleet.stages) == ("peers", 2)
 
 
+def test_devices(folders: Folders) -> None:
+    local = '[[fleet.peers]]\naddress = "local"\ndevice = "{}"\n'
+    assert [folders.load(local.format(name)).fleet.peers[0].device for name in ("GPU", "GPU.1", "NPU")] == [
+        "GPU",
+        "GPU.1",
+        "NPU",
+    ]
+    assert 'must be "CPU", "GPU" or "NPU"' in refusal(folders, local.format("TPU"))
+    said = refusal(folders, '[[fleet.peers]]\naddress = "a:1"\ndevice = "GPU"\n')
+    assert "start it with `fleetchat peer --device GPU`" in said
+
+
 def test_a_set_mode_wins_over_named_peers(folders: Folders) -> None:
     assert folders.load(f'[fleet]\nmode = "embedded"\n{PEERS}').fleet.mode == "embedded"
     assert folders.load(PEERS, fleet__mode="embedded").fleet.mode == "embedded"

@@ -11,6 +11,7 @@ import openvino as ov
 import pytest
 from numpy.typing import NDArray
 
+from fleetchat.engine import masked
 from fleetchat.engine.interface import Cells, EngineSlice
 from fleetchat.engine.masked import MaskedEngine
 from fleetchat.engine.precision import openvino_config
@@ -120,6 +121,37 @@ def whole_model_logits(folder: Path, token_ids: list[int]) -> NDArray[np.float32
 def test_one_stage_equals_the_exported_model(folder: Path, chain: Chain) -> None:
     got = feed(chain, session(1), 0, PROMPT + OTHER, logit_rows=len(PROMPT + OTHER))
     assert np.array_equal(got, whole_model_logits(folder, PROMPT + OTHER))
+
+
+def test_a_device_with_one_state_for_all_gets_a_compiled_model_a_session(
+    folder: Path, chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masked, "needs_own_models", lambda device, runner: True)
+    [alone] = tiny_chain(folder, [(0, 3)])
+    for first, ids in ((0, PROMPT), (len(PROMPT), [65]), (len(PROMPT) - 2, OTHER)):
+        for number in (1, 2):  # in turn: a state of both would be longer
+            one = feed(chain, session(number), first, ids, logit_rows=len(ids))
+            assert np.array_equal(one, feed([alone], session(number), first, ids, logit_rows=len(ids)))
+
+
+class FewDevices:
+    """Stands for ov.Core."""
+
+    available_devices = ("CPU", "GPU.0")
+
+    def compile_model(self, path: str, device: str, config: dict[str, object]) -> None:
+        raise RuntimeError("[GPU] out of resources")
+
+
+def test_a_device_that_is_not_here_or_fails_is_told() -> None:
+    core: Any = FewDevices()
+    with pytest.raises(
+        FleetError, match=r"there is no device NPU on this machine: OpenVINO finds CPU, GPU\.0"
+    ):
+        masked.compile_on(Path("stage.xml"), "NPU", {}, core)
+    with pytest.raises(FleetError, match=r"GPU cannot load stage\.xml: \[GPU\] out of resources") as refused:
+        masked.compile_on(Path("stage.xml"), "GPU", {}, core)
+    assert refused.value.hint == "start the peer with --device CPU, the one that is tested"
 
 
 def test_three_stages_equal_one(chain: Chain, three_stages: Chain) -> None:
