@@ -9,19 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fleetchat.cli.ask_turns import Asked, Entry, plan_conversations
+from fleetchat.cli.fleet_options import FLEET_SETTINGS, add_model_options, add_speculation_options
 from fleetchat.errors import InputError
 
 # options of `ask` that set a key of the configuration
 SETTINGS = {
-    "recipe": "model.recipe",
-    "context": "model.context",
-    "stages": "fleet.stages",
-    "kv": "fleet.kv",
-    "precision": "fleet.precision",
-    "drafter": "speculation.drafter",
-    "draft_model": "speculation.draft_model",
-    "draft_depth": "speculation.depth",
-    "max_draft": "speculation.max_draft",
+    **FLEET_SETTINGS,
     "temperature": "sampling.temperature",
     "top_p": "sampling.top_p",
     "top_k": "sampling.top_k",
@@ -59,7 +52,8 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
         "built first. Diagnostics go to stderr.",
     )
     _add_texts(parser)
-    _add_model(parser)
+    add_model_options(parser.add_argument_group("model and fleet"))
+    add_speculation_options(parser)
     _add_sampling(parser)
     _add_output(parser)
     parser.set_defaults(run=run)
@@ -90,33 +84,6 @@ def _add_texts(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--system", metavar="TEXT", help="the system prompt")
     group.add_argument("--raw", action="store_true", help="continue the text, without the chat template")
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("model and fleet")
-    group.add_argument("--fleet", type=Path, metavar="FILE", help="the configuration file to use")
-    group.add_argument("--recipe", metavar="NAME", help="the model: a recipe's name or file")
-    group.add_argument("--stages", type=int, metavar="N", help="into how many stages the model is cut")
-    group.add_argument(
-        "--precision", choices=("exact", "fast"), help="exact: same seed, same text, on any chain"
-    )
-    group.add_argument("--kv", choices=("auto", "masked", "paged"), help="how stages keep the KV cache")
-    group.add_argument("--context", type=int, metavar="N", help="tokens of a conversation, answers included")
-    _add_speculation(parser)
-
-
-def _add_speculation(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("speculation: tokens are guessed ahead, the text stays the same")
-    group.add_argument(
-        "--drafter",
-        choices=("none", "ngram", "model", "ngram+model"),
-        help="what guesses: ngram looks the text up, model is a small model of the same vocabulary",
-    )
-    group.add_argument("--draft-model", metavar="PATH", help="folder of the draft model's OpenVINO IR")
-    group.add_argument(
-        "--draft-depth", type=_depth, metavar="N", help="drafts a round: adaptive, or a number"
-    )
-    group.add_argument("--max-draft", type=int, metavar="K", help="the most that adaptive takes")
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -175,10 +142,6 @@ def run(options: argparse.Namespace) -> int:
             progress=progress_on_stderr(),
         )
     )
-
-
-def _depth(text: str) -> int | str:
-    return int(text) if text.lstrip("-").isdecimal() else text
 
 
 def check_options(options: argparse.Namespace) -> None:

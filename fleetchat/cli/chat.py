@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetchat.cli.fleet_options import FLEET_SETTINGS, add_model_options, add_speculation_options
 from fleetchat.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
 # options of the chat that set a key of the configuration
 SETTINGS = {
-    "recipe": "model.recipe",
-    "context": "model.context",
-    "stages": "fleet.stages",
-    "precision": "fleet.precision",
+    **FLEET_SETTINGS,
     "system": "chat.system",
     "theme": "ui.theme",
 }
@@ -36,13 +34,7 @@ LOG_LIMIT = 1 << 20  # bytes; one older log is kept
 def register_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the chat to the top of the command line."""
     group = parser.add_argument_group("options of the chat")
-    group.add_argument("--fleet", type=Path, metavar="FILE", help="the configuration file to use")
-    group.add_argument("--recipe", metavar="NAME", help="the model: a recipe's name or file")
-    group.add_argument("--stages", type=int, metavar="N", help="into how many stages the model is cut")
-    group.add_argument(
-        "--precision", choices=("exact", "fast"), help="exact: same seed, same text, on any chain"
-    )
-    group.add_argument("--context", type=int, metavar="N", help="tokens of a conversation, answers included")
+    add_model_options(group)
     group.add_argument("--system", metavar="TEXT", help="the system prompt")
     group.add_argument("--theme", metavar="NAME", help="the colours")
     group.add_argument(
@@ -54,6 +46,7 @@ def register_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--plain", action="store_true", help="lines of text only, for screen readers and dumb terminals"
     )
+    add_speculation_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
