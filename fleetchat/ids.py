@@ -1,7 +1,8 @@
-"""Names for numbers, so that a stage index is never taken for a session."""
+"""Names for numbers and kinds that all parts share, so that a stage index is never taken for a session."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple, NewType
 
 ChainId = NewType("ChainId", str)  # 32 hex digits, chosen at random by the coordinator
@@ -28,3 +29,15 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+class Rollback(Enum):
+    """How the masked engine takes rows back."""
+
+    MASK = "mask"  # their cells stay, hidden
+    TRIM = "trim"  # their cells are cut off: a sliding window would count hidden ones
+    RESTART = "restart"  # not at all: a state does not tell its tokens apart, so the session starts anew
+
+    @property
+    def can_undo(self) -> bool:
+        return self is not Rollback.RESTART

@@ -341,7 +341,7 @@ def _configurations(shape: TinyShape) -> dict[str, dict[str, object]]:
     }
 
 
-def _byte_characters() -> list[str]:
+def byte_characters() -> list[str]:
     """The character that stands for each byte in byte-level BPE (the table of GPT-2)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
@@ -354,7 +354,7 @@ def write_tiny_tokenizer(path: Path) -> None:
     from tokenizers.models import BPE
 
     tokenizer = Tokenizer(
-        BPE(vocab={character: byte for byte, character in enumerate(_byte_characters())}, merges=[])
+        BPE(vocab={character: byte for byte, character in enumerate(byte_characters())}, merges=[])
     )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()

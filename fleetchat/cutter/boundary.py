@@ -72,8 +72,10 @@ class _Use:
 def find_layers(view: GraphView) -> Layers:
     """Find the layers of a stateful causal language model.
 
-    Raises CutRefused when it has no state, not exactly one output, or no boundary where one is needed.
+    Raises CutRefused when it has no state, not exactly one output, or no boundary where one is needed,
+    and for the decoder of an encoder-decoder.
     """
+    _refuse_encoder(view)
     result = _only_result(view)
     taint = find_taint(view)
     path = find_path(view, taint, result)
@@ -156,6 +158,16 @@ def _only_result(view: GraphView) -> int:
     if len(results) != 1:
         raise CutRefused(f"the model has {len(results)} outputs, not 1", hint="use a text-generation model")
     return results[0]
+
+
+def _refuse_encoder(view: GraphView) -> None:
+    """What the decoder takes from the encoder goes to every layer, so to every stage."""
+    names = {name for index in view.of_kind("Parameter") for name in view[index].names}
+    if any(name.startswith("encoder_") for name in names):
+        raise CutRefused(
+            "the model is the decoder of an encoder-decoder: all its layers look at the encoder's output",
+            hint="use a decoder-only text-generation model",
+        )
 
 
 def _is_rank_3(view: GraphView, index: int) -> bool:

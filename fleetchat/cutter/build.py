@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fleetchat.cutter.cut import CutResult, CutStage, cut_model
 from fleetchat.cutter.files import stored_file
-from fleetchat.cutter.manifest import CUTTER_FORMAT, Manifest, SelfCheck, StageEntry
+from fleetchat.cutter.manifest import CUTTER_FORMAT, RECURRENT, Manifest, SelfCheck, StageEntry
 from fleetchat.cutter.partition import LayerRange
 from fleetchat.cutter.recipe import Recipe
 from fleetchat.cutter.selfcheck import self_check
@@ -173,6 +173,11 @@ def _manifest(
         raise SourceError(
             "the model does not say for how many positions it was made", hint="add context = N to the recipe"
         )
+    if whole.context and context > whole.context:
+        raise SourceError(
+            f"the recipe wants a context of {context:,} positions, the model was made for {whole.context:,}",
+            hint=f"write context = {whole.context} into the recipe, or leave it out",
+        )
     return Manifest(
         format=CUTTER_FORMAT,
         build_key=build_key(whole.source, whole.converter, ranges),
@@ -198,6 +203,7 @@ def _manifest(
             "whole": whole.hash,
             "licence": recipe.licence,
             "weight_error_before": f"{whole.weight_error_before:.6f}",
+            **({RECURRENT: "yes"} if cut.shape.recurrent else {}),
         },
     )
 

@@ -12,6 +12,7 @@ from fleetchat.cutter.boundary import Layers, find_layers
 from fleetchat.cutter.costs import Costs, find_costs
 from fleetchat.cutter.fusion import fused_attention, inject_fusion
 from fleetchat.cutter.graph import build_stage, save_stage
+from fleetchat.cutter.obstacle import find_obstacle
 from fleetchat.cutter.partition import LayerRange, check_ranges, partition, stage_costs
 from fleetchat.cutter.plan import plan_stage
 from fleetchat.cutter.view import GraphView, view_of
@@ -26,7 +27,9 @@ class ModelShape:
     """What the graph alone tells of a model.
 
     Costs are in weight values touched per token. `weight_bytes` are stored bytes: embedding, each layer,
-    head. `window` is the smallest sliding window found, 0 = none.
+    head. `window` is the smallest sliding window found, 0 = none. `recurrent`: a state does not grow with
+    the tokens, as that of a convolution or a state-space layer, so it cannot be taken back. `obstacle` says
+    why some layers cannot be parted, None = all can.
     """
 
     layers: int
@@ -37,6 +40,8 @@ class ModelShape:
     embedding_cost: int
     weight_bytes: tuple[int, ...]
     window: int
+    recurrent: bool
+    obstacle: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,8 @@ def _shape(core: ov.Core, whole_xml: Path, view: GraphView, layers: Layers) -> M
         embedding_cost=costs.embedding,
         weight_bytes=costs.weight_bytes,
         window=find_window(core, lambda: read_whole(core, whole_xml), view),
+        recurrent=any(_kv_shape(view, variable) is None for variable in view.read_values),
+        obstacle=find_obstacle(view, layers),
     )
 
 
@@ -139,6 +146,11 @@ def _choose(
         return check_ranges(ranges, shape.layers)
     if stages is None:
         raise CutRefused("neither a number of stages nor layer ranges were given")
+    if stages > shape.layers and shape.obstacle is not None:
+        raise CutRefused(
+            f"the model cannot be cut into {stages} stages, only into {shape.layers}: {shape.obstacle}",
+            hint=f"use --stages {shape.layers}",
+        )
     return partition(shape.layer_costs, shape.head_cost, shape.embedding_cost, stages)
 
 
@@ -171,10 +183,13 @@ def _stage(
 
 
 def _kv_shapes(view: GraphView, variables: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """(heads, head size) of each state that grows with the tokens: two dynamic and two static axes."""
-    shapes = []
-    for variable in variables:
-        sizes = [size for size in view[view.read_values[variable]].shape or () if size >= 0]
-        if len(view[view.read_values[variable]].shape or ()) == 4 and len(sizes) == 2:
-            shapes.append((sizes[0], sizes[1]))
-    return tuple(shapes)
+    """(heads, head size) of each state that grows with the tokens."""
+    shapes = (_kv_shape(view, variable) for variable in variables)
+    return tuple(shape for shape in shapes if shape is not None)
+
+
+def _kv_shape(view: GraphView, variable: str) -> tuple[int, int] | None:
+    """A state that grows has two dynamic and two static axes."""
+    shape = view[view.read_values[variable]].shape or ()
+    sizes = [size for size in shape if size >= 0]
+    return (sizes[0], sizes[1]) if len(shape) == 4 and len(sizes) == 2 else None

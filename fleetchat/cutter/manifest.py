@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fleetchat.ids import BuildKey
+from fleetchat.ids import BuildKey, Rollback
 
 CUTTER_FORMAT = 1  # raise it when the shards that this code writes change; old builds are then rebuilt
+
+
+RECURRENT = "recurrent"  # in `Manifest.extra`: a state does not grow with the tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +85,10 @@ class Manifest:
     self_check: SelfCheck
     created: str  # ISO 8601, UTC
     extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rollback(self) -> Rollback:
+        """What the masked engine has to do for this model; the paged one only shortens a table."""
+        if RECURRENT in self.extra:
+            return Rollback.RESTART
+        return Rollback.MASK if self.self_check.rollback_passed else Rollback.TRIM

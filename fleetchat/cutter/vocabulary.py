@@ -256,8 +256,12 @@ def _numbered(tokens: list[str]) -> dict[str, int]:
 
 
 def _stop_ids(stated: list[int | None], specials: dict[str, int]) -> tuple[int, ...]:
-    """The ids that the source states first, then the special tokens that are known to end a turn."""
-    known = [specials[name] for name in END_OF_TURN if name in specials]
+    """The ids that the source states first, then the special tokens that are known to end a turn.
+
+    Where `<|return|>` ends a reply (harmony, the format of GPT-OSS), `<|end|>` only ends its thoughts.
+    """
+    names = [name for name in END_OF_TURN if name != "<|end|>" or "<|return|>" not in specials]
+    known = [specials[name] for name in names if name in specials]
     return tuple(dict.fromkeys(one for one in (*stated, *known) if one is not None))
 
 

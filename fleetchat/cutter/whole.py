@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import openvino as ov
 
@@ -179,16 +180,34 @@ def _files_in(folder: Path) -> tuple[StoredFile, ...]:
 
 
 def _stated_context(folder: Path) -> int:
-    """`max_position_embeddings` of the exported configuration, 0 = not stated."""
+    """`max_position_embeddings` of the exported configuration, 0 = not stated.
+
+    Longrope (Phi-3, Phi-4-mini) rescales all positions as soon as one token lies beyond the original length:
+    what a token means would depend on the chunk, and on the sessions, that it is computed with. Such models
+    are served up to there.
+    """
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return 0
     if not isinstance(config, dict):
         raise SourceError(f"{folder / 'config.json'} is not a JSON object")
+    if (original := _original_length(config)) is not None:
+        return original
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
     stated = [config[name] for name in names if isinstance(config.get(name), int)]
     return int(stated[0]) if stated else 0
+
+
+def _original_length(config: dict[str, Any]) -> int | None:
+    """Positions before longrope changes its factors; None for any other kind of position."""
+    for name in ("rope_scaling", "rope_parameters"):
+        rope = config.get(name)
+        if isinstance(rope, dict) and "longrope" in (rope.get("rope_type"), rope.get("type")):
+            key = "original_max_position_embeddings"
+            original = rope.get(key, config.get(key))
+            return original if isinstance(original, int) else None
+    return None
 
 
 def copy_vocabulary(whole_folder: Path, folder: Path) -> tuple[StoredFile, StoredFile]:

@@ -27,8 +27,7 @@ _STATE = "state"  # prefix of the input names
 def find_window(core: ov.Core, read: Callable[[], ov.Model], view: GraphView) -> int:
     """The smallest sliding window in tokens; 0 when no attention mask shows one.
 
-    Models whose attention is not a ScaledDotProductAttention, or that window without a mask, are not looked
-    into.
+    Models that window without a mask are not looked into.
     """
     masks = mask_nodes(view)
     windows = [
@@ -41,11 +40,22 @@ def find_window(core: ov.Core, read: Callable[[], ov.Model], view: GraphView) ->
 
 
 def mask_nodes(view: GraphView) -> tuple[int, ...]:
-    """The distinct mask inputs of the attentions."""
+    """The distinct masks of the attentions: an input of the operation, or what is added before a Softmax."""
     attentions = (view[index] for index in view.of_kind("ScaledDotProductAttention"))
-    return tuple(
-        dict.fromkeys(node.sources[_MASK_INPUT] for node in attentions if len(node.sources) > _MASK_INPUT)
-    )
+    masks = [node.sources[_MASK_INPUT] for node in attentions if len(node.sources) > _MASK_INPUT]
+    for index in view.of_kind("Softmax"):
+        scores = view[view[index].sources[0]]
+        if scores.kind == "Add":
+            masks += [source for source in scores.sources if _is_mask(view, source)]
+    return tuple(dict.fromkeys(masks))
+
+
+def _is_mask(view: GraphView, index: int) -> bool:
+    """A mask has one column a cell, and depends on neither tokens nor states."""
+    shape = view[index].shape
+    reached = value_reach(view, [index], lambda index: False)
+    tokens = any(view[one].kind == "ReadValue" or one == view.token_input for one in reached)
+    return shape is not None and len(shape) == 4 and shape[-1] < 0 and not tokens
 
 
 def window_candidates(view: GraphView, mask: int) -> tuple[int, ...]:

@@ -6,6 +6,9 @@ New rows always go behind the last physical cell. Rejected rows stay where they 
 attention mask, position ids go on logically, so a rollback copies nothing. Dead cells are got rid of by
 `compact`, which copies states a few at a time, or for nothing when a session starts again at position 0.
 
+A sliding window counts hidden cells: models that have one get rid of the dead cells in every rollback, which
+copies their states. Recurrent states cannot be rolled back: a slice that asks for it fails.
+
 Inputs are views of memory that lives here, outputs are views of OpenVINO's memory.
 """
 
@@ -38,7 +41,7 @@ from fleetchat.engine.warm_up import (
     warmed_up,
 )
 from fleetchat.errors import FleetError, SliceFailed
-from fleetchat.ids import SessionKey
+from fleetchat.ids import Rollback, SessionKey
 from fleetchat.wire.frames import FaultCode
 
 COMPACTION_BYTES = 8 << 20  # of state copied in one step: 2 to 4 ms on a server CPU
@@ -60,8 +63,8 @@ class MaskedEngine:
 
     `context` is the model's; a session may hold `reserved_cells(context)` physical cells. `cells` is the
     budget of all sessions, None = what the free memory allows. `attention_layers` is what must be
-    fused on CPU (None = all layers that have state). `fast` has the settings of that precision. Raises
-    FleetError when the shard cannot be loaded, or is not what the arguments say.
+    fused on CPU (None = all layers that have state). `fast` has the settings of that precision. `rollback`
+    is the manifest's. Raises FleetError when the shard cannot be loaded, or is not what the arguments say.
     """
 
     def __init__(
@@ -81,11 +84,13 @@ class MaskedEngine:
         attention_layers: int | None = None,
         fast: FastSettings = DEFAULT,
         compaction_bytes: int = COMPACTION_BYTES,
+        rollback: Rollback = Rollback.MASK,
     ) -> None:
         self._shape = StageShape(first_stage, last_stage, hidden, vocabulary)
         self._precision = Precision(precision)
         self._kv_values_per_cell = kv_values_per_cell
         self._compaction_bytes = compaction_bytes
+        self._rollback = rollback
         self._reservation = reserved_cells(context)
         self._sessions: dict[SessionKey, _Session] = {}
         config = openvino_config(self._precision, threads, device=device, fast=fast)
@@ -96,10 +101,11 @@ class MaskedEngine:
         self._require_inputs(xml)
         self.fused_layers = fused_attention_layers(self._compiled) if device == "CPU" else 0
         warm_rows = max(1, min(WARM_UP_ROWS, context // 4))
-        self._layout = warmed_up(self, xml, warm_rows)
+        self._layout = warmed_up(self, xml, warm_rows, recurrent=rollback is Rollback.RESTART)
         self._require_expected(xml, device, attention_layers)
         self._own_models = needs_own_models(device, self)
-        self.cell_bytes = self._layout.cell_bytes(self._precision)
+        fixed = self._layout.share_of_fixed(self._reservation)
+        self.cell_bytes = self._layout.cell_bytes(self._precision) + fixed
         self.over_allocation = OVER_ALLOCATION
         if cells is None:
             self.over_allocation = measured_over_allocation(self, warm_rows, self.cell_bytes)
@@ -137,7 +143,10 @@ class MaskedEngine:
         session = self._sessions.get(key)
         if session is not None and length < session.ledger.length:
             self._finish_compaction(key)
-            self._cut(session, length)
+            if length and self._rollback is Rollback.RESTART:
+                self.forget(key)  # what is asked for is not to be had; a slice then fails as a gap
+            else:
+                self._cut(key, session, length)
 
     def compact(self, key: SessionKey) -> bool:
         """Copy the live rows of the next few states in place; True when the session has no dead cells.
@@ -192,7 +201,8 @@ class MaskedEngine:
         session = self._sessions.get(item.key)
         if session is None:
             session = self._sessions[item.key] = self._new_session()
-        self._cut(session, item.first)
+        if not self._cut(item.key, session, item.first):
+            return _failed((FaultCode.EXCEPTION, "the cache could not be cut to fewer cells"))
         session.ledger.append(len(item.token_ids))
         try:
             rows = self._infer(session, item.token_ids, item.hidden, item.logit_rows)
@@ -202,7 +212,11 @@ class MaskedEngine:
         return SliceOutput(rows)
 
     def _refusal(self, item: EngineSlice) -> Fault | None:
-        fault = malformed(item, self.length(item.key), self._shape)
+        length = self.length(item.key)
+        fault = malformed(item, length, self._shape)
+        if fault is None and self._rollback is Rollback.RESTART and 0 < item.first < length:
+            text = f"a recurrent state cannot go back from {length} tokens to {item.first}"
+            fault = (FaultCode.UNSUPPORTED, text)
         if fault is not None:
             return fault
         return overflow(
@@ -213,11 +227,16 @@ class MaskedEngine:
             budget=self._traits.cells,
         )
 
-    def _cut(self, session: _Session, length: int) -> None:
+    def _cut(self, key: SessionKey, session: _Session, length: int) -> bool:
+        """Take back what lies behind `length`. False when that failed; the session is gone then."""
         session.ledger.truncate(length)
         if length == 0 and session.ledger.physical > 0:
             session.request.reset_state()
             session.ledger.clear()
+        elif self._rollback is Rollback.TRIM and session.ledger.dead:
+            while not self.compact(key):
+                pass
+        return key in self._sessions
 
     def _finish_compaction(self, key: SessionKey) -> None:
         while self.compacting(key):

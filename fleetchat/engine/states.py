@@ -1,4 +1,8 @@
-"""How the state variables of a shard hold its KV cells, found out by looking at their shapes. Pure."""
+"""How the state variables of a shard hold its KV cells, found out by looking at their shapes. Pure.
+
+A state whose shape does not depend on the tokens is *recurrent*: that of a convolution or of a state-space
+layer. It is not made of cells, so nothing can be taken out of it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ Shape = tuple[int, ...]
 
 
 class UnsuitableState(ValueError):
-    """A state does not hold one cell a token, e.g. that of a state-space layer: it cannot be rolled back."""
+    """A state neither holds one cell a token nor is a recurrent one that was told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class StateLayout:
     axes: dict[str, int]
     values: int  # scalars
     heads: int  # key heads and value heads of all layers
+    fixed: int = 0  # scalars of the recurrent states of a session
 
     def cell_bytes(self, precision: Precision) -> int:
         """Bytes of a cell as OpenVINO stores it, without over-allocation."""
@@ -31,12 +36,24 @@ class StateLayout:
             return 4 * self.values
         return self.values + SCALE_BYTES * self.heads
 
+    def share_of_fixed(self, reservation: int) -> int:
+        """Bytes of the recurrent states, shared out among the cells that a session may take."""
+        return -(-4 * self.fixed // reservation)
 
-def state_layout(before: Mapping[str, Shape], after: Mapping[str, Shape], rows: int) -> StateLayout:
-    """From the states' shapes with `rows` cells and with one more. Raises UnsuitableState."""
-    axes, values, heads = {}, 0, 0
+
+def state_layout(
+    before: Mapping[str, Shape], after: Mapping[str, Shape], rows: int, *, recurrent: bool = False
+) -> StateLayout:
+    """From the states' shapes with `rows` cells and with one more. Raises UnsuitableState.
+
+    `recurrent` says that states which stay as they are belong to the model.
+    """
+    axes, values, heads, fixed = {}, 0, 0, 0
     for name, old in before.items():
         new = after[name]
+        if recurrent and old == new:
+            fixed += math.prod(new)
+            continue
         changed = [axis for axis, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
         if len(changed) != 1 or (old[changed[0]], new[changed[0]]) != (rows, rows + 1):
             raise UnsuitableState(f"{name} is {list(old)} with {rows} tokens, {list(new)} with one more")
@@ -44,4 +61,4 @@ def state_layout(before: Mapping[str, Shape], after: Mapping[str, Shape], rows: 
         cell = math.prod(new) // (rows + 1)
         values += cell
         heads += cell // new[-1]
-    return StateLayout(axes, values, heads)
+    return StateLayout(axes, values, heads, fixed)

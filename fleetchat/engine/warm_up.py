@@ -34,21 +34,22 @@ class Runner(Protocol[Session]):
         ...
 
 
-def warmed_up(runner: Runner[Session], xml: Path, rows: int) -> StateLayout:
+def warmed_up(runner: Runner[Session], xml: Path, rows: int, *, recurrent: bool = False) -> StateLayout:
     """Prefill `rows` and decode once: buffers get allocated and the output's shape is proved.
 
-    Raises FleetError when the shard cannot be run, or keeps anything but one cell a token.
+    Raises FleetError when the shard cannot be run, or keeps anything but one cell a token and, with
+    `recurrent`, states that stay as large as they are.
     """
     try:
         session = runner.trial_session()
         runner.trial_run(session, rows)
         before = runner.state_shapes(session)
         runner.trial_run(session, 1)
-        return state_layout(before, runner.state_shapes(session), rows)
+        return state_layout(before, runner.state_shapes(session), rows, recurrent=recurrent)
     except UnsuitableState as error:
         raise FleetError(
             f"{xml.name} has a state that does not grow by one cell a token: {error}",
-            hint="this model cannot be rolled back by mask; it needs another engine",
+            hint=REBUILD,
         ) from error
     except RuntimeError as error:
         raise FleetError(f"{xml.name} cannot be run: {reason(error)}", hint=REBUILD) from error

@@ -58,6 +58,7 @@ async def prepare_fleet(
         key=key,
         kv_cells=config.fleet.kv_cells,
         drafter=drafter,
+        drafter_asked=config.speculation.drafter is not None,
         draft_model=draft_model,
         draft_depth=None if config.speculation.depth == "adaptive" else int(config.speculation.depth),
         max_draft=config.speculation.max_draft,

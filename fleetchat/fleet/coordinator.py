@@ -69,6 +69,7 @@ class Fleet:
         self.options = options
         self.kv_reason = kv_reason
         self.speculation = speculation
+        speculation.settle(options)
         self.chain = chain
         self.interleaver = Interleaver(chain, chain_limits(options, chain))
         self.timeline = Timeline(len(chain.stages))
@@ -117,6 +118,7 @@ class Fleet:
     def move_over(self, chain: Chain, options: FleetOptions, reason: str, move: Move) -> None:
         """Serve with another chain: other peers, or another cut of the same model."""
         self.options, self.kv_reason = options, reason
+        self.speculation.settle(options)
         self._serve_with(chain)
         self.interleaver.pace = PaceKeeper()
         self.timeline.resize(len(chain.stages))

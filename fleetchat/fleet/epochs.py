@@ -89,7 +89,8 @@ class Epochs:
         """
         note = on_progress or self._on_progress
         refusal: EngineRefused | None = None
-        for options, reason in candidates(target.options):
+        possible = candidates(target.options)
+        for options, reason in possible:
             if refusal is not None:
                 check_speculation(options)
                 reason = f"not paged: {refusal.message}"
@@ -98,7 +99,7 @@ class Epochs:
                 chosen = Target(options, target.key, target.peers, reason)
                 return await self._open_with_shards(chosen, beside, note)
             except EngineRefused as error:
-                if target.options.kv != "auto" or refusal is not None:
+                if options is possible[-1][0]:
                     raise
                 refusal = error
         raise AssertionError("the last candidate is opened or raises")

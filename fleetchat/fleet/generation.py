@@ -121,7 +121,8 @@ class Generation:
         self._cached = 0
         self._fed_from = 0
         self._drafter = fleet.speculation.drafter.name
-        self._notes: list[str] = []
+        notice = fleet.speculation.take_notice()
+        self._notes: list[str] = [notice] if notice else []
         self.prefill_total = 0
         self.prefill_done = 0
 

@@ -95,7 +95,11 @@ class Holdings:
         return best, longest
 
     def _new_state(self) -> ChainState:
-        state = ChainState(SessionId(self._next_session_id), blocks=self._room.blocks if self._room else None)
+        number = SessionId(self._next_session_id)
+        if self._room is not None:
+            state = ChainState(number, blocks=self._room.blocks)
+        else:
+            state = ChainState(number, rollback=self._fleet.options.manifest.rollback)
         self._next_session_id += 1
         return state
 

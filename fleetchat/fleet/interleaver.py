@@ -119,7 +119,7 @@ class Interleaver:
 
     async def cancel(self, feed: Feed) -> None:
         """Tell the stages to forget what `feed` has in flight, and how long the session stays."""
-        keep = feed.keep
+        keep = feed.state.kept(feed.keep)
         if feed.sent and feed.state.length > keep:
             feed.state.truncate(keep)
             await self.chain.send_in_band(Cancel(self.chain.epoch, feed.state.session, keep=keep))

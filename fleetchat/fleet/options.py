@@ -9,7 +9,7 @@ from pathlib import Path
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.errors import InputError
 from fleetchat.fleet.deadlines import Deadlines
-from fleetchat.ids import Address
+from fleetchat.ids import Address, Rollback
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class FleetOptions:
     key: bytes | None = None
     kv_cells: int | None = None
     drafter: str = "none"  # "none" | "ngram" | "model" | "ngram+model"
+    drafter_asked: bool = True  # the user named it: where it cannot be used, that is an error
     draft_model: Path | None = None  # folder of a draft model's IR
     draft_depth: int | None = None  # drafts a round; None = adaptive
     max_draft: int = 8  # the most that adaptive takes
@@ -57,6 +58,8 @@ def candidates(options: FleetOptions) -> list[tuple[FleetOptions, str]]:
     """
     if options.kv != "auto":
         return [(options, "asked for")]
+    if options.manifest.rollback is Rollback.RESTART:
+        return [(replace(options, kv="masked"), "the model's recurrent states have no pages")]
     reasons = {"paged": "the faster engine, and it passed its self-check on every stage", "masked": ""}
     return [(replace(options, kv=engine), reason) for engine, reason in reasons.items()]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleetchat.engine.blocks import BlockManager
-from fleetchat.ids import SessionId
+from fleetchat.ids import Rollback, SessionId
 
 COMPARED_AT_ONCE = 256  # ids; whole blocks are compared at once, since this is done in every round
 
@@ -55,6 +55,7 @@ class ChainState:
 
     `physical` counts the cells taken on the stage, dead ones included. `blocks` counts for all sessions
     of the chain when cells lie in blocks; none is dead then. `confirmed` is the length that a RESULT said.
+    `rollback` is how the stages take rows back.
     """
 
     session: SessionId
@@ -62,6 +63,7 @@ class ChainState:
     physical: int = 0
     blocks: BlockManager[SessionId] | None = None
     confirmed: int = 0
+    rollback: Rollback = Rollback.MASK
     _compared: Sequence[int] = ()  # what `held` was compared with last
     _agreed: int = 0  # ids that the two begin with in common
 
@@ -76,7 +78,11 @@ class ChainState:
         """
         known = self._agreed if token_ids is self._compared else 0
         self._compared, self._agreed = token_ids, common_prefix(self.held, token_ids, known)
-        return min(self._agreed, len(token_ids) - 1)
+        return self.kept(min(self._agreed, len(token_ids) - 1))
+
+    def kept(self, length: int) -> int:
+        """How many of the first `length` ids stay: all, or none where nothing can be undone."""
+        return 0 if self.rollback is Rollback.RESTART and length < self.length else length
 
     def feed(self, first: int, token_ids: Sequence[int]) -> int:
         """Note that a slice carries `token_ids` to positions `first`…; returns its `rollback`."""
@@ -102,8 +108,8 @@ class ChainState:
         if self.blocks is not None:
             self.blocks.truncate(self.session, length)
             self.physical = length
-        elif not length:
-            self.physical = 0
+        elif not length or self.rollback is not Rollback.MASK:
+            self.physical = length
 
     def share(self, source: ChainState, token_ids: Sequence[int]) -> None:
         """Note that this session, still empty, begins with the first cells of `source`: a FORK."""

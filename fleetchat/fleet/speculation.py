@@ -32,6 +32,7 @@ from fleetchat.fleet.draft.interface import (
 from fleetchat.fleet.draft.ngram import NgramDrafter
 from fleetchat.fleet.draft.none import NoDrafter
 from fleetchat.fleet.options import FleetOptions, require_draft_model
+from fleetchat.ids import Rollback
 from fleetchat.wire.frames import Draw
 
 DRAFTERS = ("none", "ngram", "model", "ngram+model")
@@ -65,6 +66,18 @@ class Speculation:
         self.depth = depth  # of sessions made from now on
         self._max_draft = max_draft
         self._one_at_a_time = trio.CapacityLimiter(1)
+        self._notice = ""
+
+    def settle(self, options: FleetOptions) -> None:
+        """Do without a drafter, and say so, where the engine that was chosen rules it out."""
+        refused = refusal(options)
+        if refused is not None:
+            self.drafter, self._notice = NoDrafter(), f"{refused.message}; no drafts are made"
+
+    def take_notice(self) -> str:
+        """What is to be told with the next answer, once; empty = nothing."""
+        notice, self._notice = self._notice, ""
+        return notice
 
     @property
     def drafts(self) -> bool:
@@ -146,19 +159,31 @@ def computes(drafter: Drafter) -> bool:
 
 
 def check_speculation(options: FleetOptions) -> None:
-    """Raises InputError when the drafter cannot be used with this model at all."""
+    """Raises InputError when the drafter that the user named cannot be used with this model at all."""
     if options.drafter not in DRAFTERS:
         raise InputError(f"there is no drafter {options.drafter!r}: {', '.join(DRAFTERS)}")
     if options.drafter == "none":
         return
     require_draft_model(options.drafter, options.draft_model)
-    check = options.manifest.self_check
-    if options.kv == "masked" and not check.rollback_passed:
-        raise InputError(
-            f"{options.manifest.model} cannot be used with speculation on the engine {options.kv}: after a "
-            f"rollback its logits differ by {check.rollback:.2g}",
-            hint="use --drafter none",
-        )
+    if options.drafter_asked and (refused := refusal(options)) is not None:
+        raise refused
+
+
+def refusal(options: FleetOptions) -> InputError | None:
+    """Why there can be no drafts for this model on this engine; None = there can. `auto` may become paged."""
+    manifest = options.manifest
+    if options.drafter == "none":
+        return None
+    what, hint = f"{manifest.model} cannot be used with speculation", "use --drafter none"
+    if manifest.rollback is Rollback.RESTART:
+        return InputError(f"{what}: its recurrent states cannot be rolled back", hint=hint)
+    if options.kv != "masked" or manifest.rollback is Rollback.MASK:
+        return None
+    if manifest.window:
+        reason = f"its sliding window of {manifest.window:,} tokens counts cells that a rollback hides"
+    else:
+        reason = f"after a rollback its logits differ by {manifest.self_check.rollback:.2g}"
+    return InputError(f"{what} on the engine masked: {reason}", hint=f"{hint}, or --kv paged if it runs here")
 
 
 async def open_speculation(options: FleetOptions) -> Speculation:

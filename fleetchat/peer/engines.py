@@ -16,6 +16,7 @@ from fleetchat.engine.settings_record import Records, SettingsKey
 from fleetchat.engine.settling import settle
 from fleetchat.engine.stage_timing import CELLS, time_stage
 from fleetchat.errors import FleetError, InputError
+from fleetchat.ids import Rollback
 from fleetchat.paths import settings_folder
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.report import openvino_version
@@ -33,7 +34,7 @@ def create_engine(request: EngineRequest) -> StageEngine:
     workshop = _Workshop(request)
     choice = _choice(request, workshop)
     engine = workshop.take(choice.settings)
-    wrong = self_check(engine, workshop.shape, request.precision)
+    wrong = workshop.fault(engine, request.precision)
     if wrong is not None:
         engine.close()
         raise FleetError(
@@ -112,10 +113,15 @@ class _Workshop:
             engine = self._engine(settings)
         else:
             engine = self._make(settings, CELLS)
-            if settings.compute != "f32" and (wrong := self_check(engine, self.shape, Precision.FAST)):
+            if settings.compute != "f32" and (wrong := self.fault(engine, Precision.FAST)):
                 raise FleetError(wrong)
         self._timed.add(settings)
         return time_stage(engine, self.shape, time.perf_counter)
+
+    def fault(self, engine: StageEngine, precision: Precision | str) -> str | None:
+        """What the engine's self-check finds wrong."""
+        rolls_back = self._request.manifest.rollback is not Rollback.RESTART
+        return self_check(engine, self.shape, precision, rolls_back=rolls_back)
 
     def take(self, settings: FastSettings) -> StageEngine:
         """The engine for good; it belongs to the caller."""
@@ -170,8 +176,9 @@ def _masked(
         kv_values_per_cell=request.entry.kv_values_per_cell,
         cells=cells,
         device=request.device,
-        attention_layers=request.entry.attention_layers,
+        attention_layers=request.entry.fused_layers,
         fast=settings,
+        rollback=request.manifest.rollback,
     )
 
 
@@ -190,7 +197,7 @@ def _paged(
         threads=request.threads,
         cells=cells,
         device=request.device,
-        attention_layers=request.entry.attention_layers,
+        attention_layers=len(request.entry.kv_shapes) // 2,  # keys and values; others share them
         fast=settings,
     )
 
