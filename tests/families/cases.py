@@ -100,9 +100,18 @@ class Case:
     window: int = 0
     rollback: Rollback = Rollback.MASK
     attention_layers: int | None = None  # None: all
+    fused_layers: int | None = None  # None: all that have attention
     later_inputs: tuple[str, ...] = ("position_ids",)
     pages: bool = True
-    asked: bool = True  # by a whole `fleetchat ask`; else the weights differ from another row's, no more
+    asked: bool = True  # through `fleetchat ask`; else another row of the same family is
+
+    @property
+    def attention(self) -> int:
+        return self.layers if self.attention_layers is None else self.attention_layers
+
+    @property
+    def fused(self) -> int:
+        return self.attention if self.fused_layers is None else self.fused_layers
 
     def ids_of(self, names: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(FIRST_SPECIAL + self.specials.index(name) for name in names)
@@ -162,10 +171,12 @@ CASES = (
     Case(
         "phi4-mini", _PHI4_MINI, _ROLES, ("<|endoftext|>",), ("<|endoftext|>", "<|end|>"),
         f"<|user|>{USER}<|end|><|assistant|>",
+        asked=False,
     ),
     _gemma("gemma2"),
-    _gemma("gemma2-eager", attention_layers=0, pages=False),
+    _gemma("gemma2-eager", attention_layers=0, pages=False, asked=False),
     _gemma("gemma3"),
+    _gemma("gemma4-shared", layers=2, attention_layers=5, fused_layers=1, asked=False),
     _granite("granite"),
     Case(
         "olmo2", _OLMO2, ("<|endoftext|>",), ("<|endoftext|>",), ("<|endoftext|>",),
