@@ -38,7 +38,7 @@ from tests.families.cases import CASES, USER, Case, write_folder
 
 pytestmark = pytest.mark.slow
 
-TOKENS = 16  # of a reply, unless an end comes first
+TOKENS = 20  # of a reply, unless an end comes first
 FEWEST = 8  # tokens before the end that is put into each reply
 THEN = "And what then"
 SAME_MATHEMATICS = 1e-4  # design section 5
