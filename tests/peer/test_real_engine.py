@@ -56,6 +56,7 @@ def tiny_manifest(stages: int) -> Manifest:
             last_layer=each * (index + 1) - 1,
             kv_shapes=(head,) * (2 * each),
             attention_layers=each,
+            fused_layers=each,
         )
         for index, entry in enumerate(fake.stages)
     )
@@ -158,9 +159,7 @@ async def test_two_paged_peers_answer_as_one_masked_does_and_carry_out_a_fork(tm
 async def test_an_engine_that_fails_its_self_check_is_not_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "fleetchat.peer.engines.self_check", lambda engine, shape, precision: "rollback: wrong"
-    )
+    monkeypatch.setattr("fleetchat.peer.engines.self_check", lambda *_, **__: "rollback: wrong")
     async with AsyncExitStack() as stack:
         (address,) = await real_peers(stack, tmp_path, 1)
         link = await control(address)
