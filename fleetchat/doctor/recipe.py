@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetchat.cutter.recipe import PathSource, Recipe
+from fleetchat.cutter.recipe import HubSource, PathSource, Recipe
 from fleetchat.doctor.finding import Finding, fail, ok
 
 NAME = "recipe"
@@ -18,6 +18,8 @@ def check_recipe(recipe: Recipe) -> Finding:
                 "correct `path` under [source] in the recipe, or put the model there",
             )
         origin = str(recipe.source.path)
+    elif isinstance(recipe.source, HubSource):
+        origin = f"{recipe.source.repository} on the Hugging Face hub"
     else:
         origin = f"the package {recipe.source.package} {recipe.source.version}"
     return ok(NAME, f"{recipe.name}: {recipe.title}, from {origin}")

