@@ -21,11 +21,12 @@ def test_an_unknown_architecture_is_refused_by_name(tiny_gguf: Path) -> None:
             check_readable(gguf)
 
 
-def test_an_unreadable_quantisation_is_refused_with_the_tensor(tiny_gguf: Path) -> None:
+@pytest.mark.parametrize("kind", ["IQ2_XS", "F32", "BF16", "Q5_0"])
+def test_an_unreadable_quantisation_is_refused_with_the_tensor(tiny_gguf: Path, kind: str) -> None:
     with GgufFile(tiny_gguf) as gguf:
         name = "blk.1.ffn_up.weight"
-        gguf.tensors[name] = replace(gguf.tensors[name], kind=GGMLQuantizationType.IQ2_XS)
+        gguf.tensors[name] = replace(gguf.tensors[name], kind=GGMLQuantizationType[kind])
         with pytest.raises(
-            SourceError, match=r"tensor blk\.1\.ffn_up\.weight is in IQ2_XS, a quantisation that"
+            SourceError, match=rf"tensor blk\.1\.ffn_up\.weight is in {kind}, a quantisation that"
         ):
             check_readable(gguf)
