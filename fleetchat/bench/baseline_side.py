@@ -19,6 +19,7 @@ from fleetchat.engine.precision import openvino_config
 from fleetchat.errors import FleetchatError
 
 CHUNK = 1 << 16  # bytes read at once
+WHOLE_REPLY = 86_400.0  # seconds: no limit
 
 
 class BaselineSide:
@@ -32,13 +33,17 @@ class BaselineSide:
         self._max_tokens = max_tokens
         self._received = b""
 
-    async def replies(
-        self, prompts: Sequence[tuple[int, ...]], seconds: float, most: int | None = None
-    ) -> list[ReplyTime]:
-        """Replies to the prompts in turn, one at a time, until `seconds` are over or there are `most`."""
-        said = await self._ask("replies", prompts=list(prompts), seconds=seconds, most=most)
+    async def replies(self, prompts: Sequence[tuple[int, ...]], seconds: float) -> list[ReplyTime]:
+        """Replies to the prompts in turn, one at a time, until `seconds` are over."""
+        said = await self._ask("replies", prompts=list(prompts), seconds=seconds)
         found = [timed_reply(one["started"], one["times"], one["token_ids"]) for one in said["replies"]]
         return [reply for reply in found if reply is not None]
+
+    async def reply_times(self, prompt: Sequence[int]) -> list[float]:
+        """Seconds from the question to each token of one reply, however long that takes."""
+        said = await self._ask("replies", prompts=[list(prompt)], seconds=WHOLE_REPLY, most=1)
+        (reply,) = said["replies"]
+        return [moment - reply["started"] for moment in reply["times"]]
 
     async def batch(self, prompts: Sequence[tuple[int, ...]]) -> tuple[list[list[int]], float]:
         """All prompts at once: the token ids of the replies, and the seconds from begin to end."""

@@ -20,14 +20,14 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the group of commands to the command line."""
     group = commands.add_parser(
         "bench",
-        help="measure this machine: chain against openvino_genai, fusion, rollback, throughput",
+        help="measure this machine: chain against openvino_genai, fusion, rollback, throughput, large models",
         description="Measure on this machine. Both sides of a comparison run alternately, so that what "
         "drifts slowly does not count. Other programs should be closed meanwhile.",
     )
     measurements = group.add_subparsers(
         title="measurements", dest="measurement", metavar="MEASUREMENT", required=True
     )
-    for add in (_add_parity, _add_fusion, _add_rollback, _add_scale, _add_wan, _add_ui):
+    for add in (_add_parity, _add_fusion, _add_rollback, _add_scale, _add_wan, _add_ui, _add_big):
         add(measurements)
 
 
@@ -217,6 +217,44 @@ def _add_ui(measurements: argparse._SubParsersAction[Any]) -> None:
     parser.set_defaults(run=measure)
 
 
+def _add_big(measurements: argparse._SubParsersAction[Any]) -> None:
+    def measure(options: argparse.Namespace) -> int:
+        from fleetchat.bench.big import FOLDER, measure_big
+        from fleetchat.bench.big_plan import plan_for
+        from fleetchat.paths import cache_folder
+
+        plan = plan_for(
+            options.model,
+            options.stages,
+            options.one_by_one,
+            (options.folder.absolute() if options.folder else cache_folder()) / FOLDER,
+            keep=options.keep,
+            quick=options.quick,
+        )
+        return run(options, lambda setting: measure_big(setting, plan))
+
+    parser = measurements.add_parser(
+        "big",
+        help="models of 8B and 70B, made up with random weights: sizes, memory, loading, speed",
+        description="What does a large model take on this machine? It is made up with random INT4 weights: "
+        "nothing is fetched, and it speaks nonsense. One that is too large is measured stage by stage, and "
+        "the speed of the whole chain is estimated.",
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="the shape (default llama-3.1-8b; with --quick llama-3.2-1b)"
+    )
+    parser.add_argument(
+        "--stages", type=int, metavar="N", help="stages (default 2, or as many as 8 GiB ask for)"
+    )
+    parser.add_argument("--one-by-one", action="store_true", help="one stage at a time, as for llama-3.3-70b")
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="where to make it (default: the cache folder)"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave it there for the next run")
+    _add_effort(parser)
+    parser.set_defaults(run=measure, recipe="", source=None, store=None)
+
+
 def numbers(option: str, text: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
     """What an option says that takes numbers with commas between them. Raises InputError."""
     from fleetchat.errors import InputError
@@ -274,6 +312,17 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
+    _add_effort(parser)
+    parser.add_argument(
+        "--recipe", metavar="NAME", default="smollm2-135m", help="the model: a recipe's name or file"
+    )
+    parser.add_argument(
+        "--from", dest="source", type=Path, metavar="FILE", help="where the model is; nothing is fetched then"
+    )
+    parser.add_argument("--store", type=Path, metavar="DIR", help="folder of the shards")
+
+
+def _add_effort(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -286,12 +335,5 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="the cores that stages are pinned to, one a stage (default: all in order)",
     )
     parser.add_argument(
-        "--recipe", metavar="NAME", default="smollm2-135m", help="the model: a recipe's name or file"
-    )
-    parser.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="where the model is; nothing is fetched then"
-    )
-    parser.add_argument(
         "--precision", choices=("fast", "exact"), default="fast", help="of both sides (default fast)"
     )
-    parser.add_argument("--store", type=Path, metavar="DIR", help="folder of the shards")

@@ -101,7 +101,8 @@ class InferenceThread:
         return self._queue.waiting_bytes(key)
 
     def queue_length(self, key: ServedKey) -> int:
-        return self._queue.length(key)
+        """With what is being carried out: it may take minutes, and the chain must not be thought idle."""
+        return self._queue.held(key)
 
     def order(self, action: Callable[[], None]) -> None:
         """Run `action` on the thread before the next batch."""

@@ -131,10 +131,10 @@ class ServingQueue:
         else:
             queue.in_band -= 1
 
-    def length(self, chain: ServedKey) -> int:
-        """Items of a chain that wait to be carried out."""
+    def held(self, chain: ServedKey) -> int:
+        """Items of a chain that wait, are carried out, or are being sent on."""
         queue = self._chains.get(chain)
-        return 0 if queue is None else len(queue.items)
+        return 0 if queue is None else queue.batches + queue.in_band
 
     def waiting_bytes(self, chain: ServedKey) -> int:
         queue = self._chains.get(chain)

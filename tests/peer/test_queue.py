@@ -130,7 +130,7 @@ def test_a_dropped_chain_leaves_nothing_and_late_frames_are_ignored() -> None:
     queue.push_in_band(A, cancel(1))
     queue.release(A, cancel(1))
     assert drain(queue) == [(B, 5)]
-    assert (queue.length(A), queue.waiting_bytes(A)) == (0, 0)
+    assert (queue.held(A), queue.waiting_bytes(A)) == (0, 0)
 
 
 def test_waiting_bytes_are_those_of_the_batches_that_wait() -> None:
@@ -138,9 +138,25 @@ def test_waiting_bytes_are_those_of_the_batches_that_wait() -> None:
     first = queued(batch(piece(1, 0, [1, 2, 3])))
     queue.push_batch(A, first)
     queue.push_batch(A, numbered(1))
-    assert (batch_bytes(first.frame), queue.waiting_bytes(A), queue.length(A)) == (12, 16, 2)
+    assert (batch_bytes(first.frame), queue.waiting_bytes(A)) == (12, 16)
     queue.pop()
-    assert (queue.waiting_bytes(A), queue.length(A)) == (4, 1)
+    assert queue.waiting_bytes(A) == 4
+
+
+def test_a_batch_is_held_until_it_was_sent_on() -> None:
+    """A long prefill leaves nothing that waits: the stage must not be thought idle meanwhile."""
+    queue = opened(A)
+    batches = [numbered(0), numbered(1)]
+    for one in batches:
+        queue.push_batch(A, one)
+    queue.push_in_band(A, cancel(1))
+    assert queue.held(A) == 3
+    queue.pop()
+    assert queue.held(A) == 3
+    queue.release(A, batches[0])
+    queue.release(A, cancel(1))
+    assert queue.held(A) == 1
+    assert queue.held(B) == 0
 
 
 def test_the_byte_limit_is_two_of_the_largest_batches() -> None:
