@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -40,11 +39,13 @@ from fleetchat.fleet.telemetry import Answer
 from fleetchat.peer.engines import settled
 from fleetchat.peer.loading import EngineRequest
 
-ENGINES = ("masked", "paged")
 PROMPTS = (200, 2000)  # tokens
+QUICK_PROMPTS = (64, 512)
+WARM_UP_TOKENS = 16
 REPLY = 16  # tokens
 CONTEXT = 4096
 SMALL = 2 << 30  # bytes of a model, below which everything is measured in more than one pair
+SMALL_PAIRS = 3
 RECOVERY_ROOM = 15.0  # seconds, besides loading, in which a killed stage is to be back
 SPREAD = 37
 GIGABYTE = 1e9
@@ -56,7 +57,7 @@ async def measure_chain(setting: Setting, plan: BigPlan) -> Report:
     manifest = await _made_and_built(measured)
     threads = len(setting.cores) or available_cores()
     subject = _subject(measured, manifest)
-    for engine in ENGINES:
+    for engine in plan.engines:
         await _measure_engine(measured, subject, engine, threads)
     return _report(measured, manifest, threads)
 
@@ -79,18 +80,22 @@ class _Measured:
 
     @property
     def pairs(self) -> int:
-        return self.setting.effort.pairs if model_bytes(self.plan.shape) < SMALL else 1
+        is_small = model_bytes(self.plan.shape) < SMALL
+        return SMALL_PAIRS if is_small and not self.setting.effort.quick else 1
+
+    @property
+    def prompts(self) -> tuple[int, ...]:
+        return QUICK_PROMPTS if self.setting.effort.quick else PROMPTS
 
 
 async def _made_and_built(measured: _Measured) -> Manifest:
     setting, plan = measured.setting, measured.plan
-    started = time.perf_counter()
     for shape in dict.fromkeys((plan.shape, SHAPES[DRAFT])):
-        await make_model(plan.folder / shape.name, shape, setting.note)
-    measured.add("generate", time.perf_counter() - started, "s")
+        started = time.perf_counter()
+        if await make_model(plan.folder / shape.name, shape, setting.note) and shape is plan.shape:
+            measured.add("generate", time.perf_counter() - started, "s")
     store = Store(plan.folder / "store")
-    if not plan.keep and store.root.exists():
-        shutil.rmtree(store.root)
+    was_built = bool(store.builds())
     peak, reported = Peak(), _Steps(setting.note)
     started = time.perf_counter()
 
@@ -109,19 +114,23 @@ async def _made_and_built(measured: _Measured) -> Manifest:
     sizes = [entry.bin.size for entry in manifest.stages]
     for index, size in enumerate(sizes):
         measured.add(f"shard.{index}", size / GIGABYTE, "GB")
+    if was_built:
+        measured.notes.append("the shards of an earlier run were used (--keep)")
+        return manifest
     measured.add("build", seconds, "s")
     if peak.most:
         measured.add("build.memory", peak.most / GIGABYTE, "GB", max(sizes) / GIGABYTE)
     return manifest
 
 
-async def make_model(folder: Path, shape: ModelShape, note: Callable[[str], None]) -> None:
-    """The made-up model, unless it is there."""
+async def make_model(folder: Path, shape: ModelShape, note: Callable[[str], None]) -> bool:
+    """The made-up model; False when it was there."""
     if (folder / "openvino_model.bin").is_file() and (folder / "config.json").is_file():
         note(f"{shape.name} is there already")
-        return
+        return False
     note(f"making up {shape.name}: {model_bytes(shape) / GIGABYTE:.1f} GB")
     await trio.to_thread.run_sync(partial(write_synthetic, folder, shape))
+    return True
 
 
 def write_recipe(plan: BigPlan) -> Path:
@@ -182,10 +191,12 @@ async def _measure_engine(measured: _Measured, subject: Subject, engine: str, th
         known = replace(subject, settings=await _settings(measured, subject, threads))
         cores = setting.cores or tuple(range(threads))
         async with open_baseline(setting, known, "SDPA", cores=cores, max_tokens=REPLY) as baseline:
-            for tokens in PROMPTS:
+            await baseline.reply_times(prompts.next(WARM_UP_TOKENS))  # weights are repacked at first use
+            for tokens in measured.prompts:
                 await _measure_prompts(measured, opened.fleet, known, baseline, prompts, tokens, engine)
-    plain = measured.rows[-1].value
-    await _measure_drafting(measured, subject, replace(options), prompts, engine, plain)
+    decode = f"decode.{measured.prompts[0]}.{engine}"
+    plain = next(row.value for row in measured.rows if row.id.endswith(decode))
+    await _measure_drafting(measured, subject, options, prompts, engine, plain)
 
 
 async def _measure_prompts(
@@ -228,15 +239,15 @@ async def _measure_drafting(
     drafting = replace(options, drafter="ngram+model", draft_model=plan.folder / DRAFT)
     async with _opened(setting, drafting) as opened:
         measured.add(f"load.{engine}", opened.seconds, "s")
-        times, answer = await _asked(opened.fleet, subject, prompts.next(PROMPTS[0]))
+        times, answer = await _asked(opened.fleet, subject, prompts.next(measured.prompts[0]))
         measured.add(f"draft.{engine}", _rate(times), "tokens/s", plain)
         said = answer.speculation
         measured.notes.append(
-            f"{engine}: {said.drafted} tokens were drafted, {said.accepted} accepted: two made-up models "
-            f"have nothing in common. The reply: {answer.text[:60]!r}"
+            f"{engine}: {said.drafted} tokens were drafted by {DRAFT}, {said.accepted} accepted; two made-up "
+            f"models have little in common but their loops. The reply: {answer.text[:60]!r}"
         )
         setting.note(f"{engine}: a stage is killed in the midst of a reply")
-        gap = await _recovered(opened, subject, prompts.next(PROMPTS[0]))
+        gap = await _recovered(opened, subject, prompts.next(measured.prompts[0]))
         measured.add(f"recovery.{engine}", gap, "s", opened.seconds + RECOVERY_ROOM)
 
 

@@ -16,6 +16,7 @@ from fleetchat.spelling import nearest
 MODEL, QUICK_MODEL, DRAFT = "llama-3.1-8b", "llama-3.2-1b", "llama-3.2-1b"
 ALIKE = ("llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", "llama-3.3-70b")
 """Shapes that the generator has the layout of."""
+ENGINES = ("masked", "paged")
 LEAST_FREE = 30 << 30  # bytes of disk, below which a model that no machine holds is not measured
 STAGE_BYTES = 8 << 30  # about the largest stage, when the number of stages is not given
 ROOM = 1.1  # of what was counted
@@ -31,6 +32,7 @@ class BigPlan:
     one_by_one: bool
     folder: Path
     keep: bool = False
+    engines: tuple[str, ...] = ENGINES
 
     @property
     def name(self) -> str:
@@ -89,9 +91,16 @@ def model_bytes(shape: ModelShape) -> int:
 
 
 def plan_for(
-    model: str | None, stages: int | None, one_by_one: bool, folder: Path, *, keep: bool, quick: bool
+    model: str | None,
+    stages: int | None,
+    one_by_one: bool,
+    folder: Path,
+    *,
+    keep: bool,
+    quick: bool,
+    engine: str | None = None,
 ) -> BigPlan:
-    """Raises InputError for what cannot be measured."""
+    """What was asked for; `engine` None measures both. Raises InputError for what cannot be measured."""
     name = model or (QUICK_MODEL if quick else MODEL)
     if name not in ALIKE:
         raise InputError(f"--model: no shape {name!r} to make up{nearest(name, ALIKE)}: {', '.join(ALIKE)}")
@@ -100,7 +109,7 @@ def plan_for(
     count = stages or max(2, -(-model_bytes(shape) // STAGE_BYTES))
     if not 1 <= count <= shape.layers:
         raise InputError(f"--stages must be from 1 to {shape.layers}, not {count}")
-    return BigPlan(shape, count, one_by_one, folder, keep)
+    return BigPlan(shape, count, one_by_one, folder, keep, ENGINES if engine is None else (engine,))
 
 
 def lacking(plan: BigPlan) -> str | None:

@@ -16,7 +16,7 @@ import trio
 from fleetchat.bench.big_plan import BigPlan
 from fleetchat.bench.pairs import Row
 from fleetchat.bench.peak import Peak, watched
-from fleetchat.bench.report import Report
+from fleetchat.bench.report import Report, number
 from fleetchat.bench.setting import Setting
 from fleetchat.bench.synthetic import write_synthetic
 from fleetchat.child import child_environment, own_process_group
@@ -50,6 +50,8 @@ async def measure_stages(setting: Setting, plan: BigPlan) -> Report:
     measured = []
     for index in range(plan.stages):
         measured.append(await _measure_stage(setting, plan, index))
+        for row in stage_rows(plan.name, index, measured[-1]):
+            setting.note(f"{row.id} {number(row.value)} {row.unit}")
     rows = [row for index, times in enumerate(measured) for row in stage_rows(plan.name, index, times)]
     rows += estimated_rows(plan, measured)
     threads = len(setting.cores) or available_cores()

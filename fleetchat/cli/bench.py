@@ -230,6 +230,7 @@ def _add_big(measurements: argparse._SubParsersAction[Any]) -> None:
             (options.folder.absolute() if options.folder else cache_folder()) / FOLDER,
             keep=options.keep,
             quick=options.quick,
+            engine=options.kv,
         )
         return run(options, lambda setting: measure_big(setting, plan))
 
@@ -251,6 +252,11 @@ def _add_big(measurements: argparse._SubParsersAction[Any]) -> None:
         "--folder", type=Path, metavar="DIR", help="where to make it (default: the cache folder)"
     )
     parser.add_argument("--keep", action="store_true", help="leave it there for the next run")
+    parser.add_argument(
+        "--kv",
+        choices=("masked", "paged"),
+        help="how stages keep the KV cache (default: one after the other)",
+    )
     _add_effort(parser)
     parser.set_defaults(run=measure, recipe="", source=None, store=None)
 

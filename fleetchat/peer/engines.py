@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from fleetchat.engine.fast_settings import DEFAULT, Choice, FastSettings, Timing, candidates
 from fleetchat.engine.huge_pages import use_huge_pages
@@ -22,6 +23,8 @@ from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.report import openvino_version
 
 VARIABLE = "FLEETCHAT_FAST_SETTINGS"
+LARGE_SHARD = 1 << 30  # bytes, beyond which settings are timed on two matrices instead of all
+BYTES_OF_8_BITS = 0.8  # for each value that a token touches: less is 4 bits
 MEASURING = "measuring the fastest settings"
 EXACT = "f32, activations not quantised (exact: nothing is chosen)"
 
@@ -85,9 +88,16 @@ def _choice(request: EngineRequest, workshop: _Workshop) -> Choice:
         converter=request.manifest.converter,
     )
     possible = candidates(request.threads, _cores_of_process(), capabilities)
-    return settle(
-        key, Records(settings_folder()), possible, workshop.time, lambda: request.on_step(MEASURING)
-    )
+    is_large = request.entry.bin.size > LARGE_SHARD
+    time_one = partial(_time_matrices, request) if is_large else workshop.time
+    return settle(key, Records(settings_folder()), possible, time_one, lambda: request.on_step(MEASURING))
+
+
+def _time_matrices(request: EngineRequest, settings: FastSettings) -> Timing:
+    from fleetchat.engine.layer_probe import time_settings
+
+    four_bits = request.entry.bin.size < BYTES_OF_8_BITS * request.entry.cost
+    return time_settings(request.manifest.hidden, settings, four_bits=four_bits, threads=request.threads)
 
 
 class _Workshop:
