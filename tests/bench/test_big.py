@@ -10,11 +10,15 @@ from subprocess import PIPE, Popen
 import numpy as np
 import pytest
 
+from fleetchat.bench import big_chain
+from fleetchat.bench.big import measure_big
 from fleetchat.bench.big_plan import ALIKE, BigPlan, lacking, layer_bytes, model_bytes, plan_for, table_bytes
 from fleetchat.bench.big_stages import LEG_SECONDS, PROMPT, StageTimes, estimated_rows, stage_rows
+from fleetchat.bench.pairs import QUICK
 from fleetchat.bench.peak import rss_anon
+from fleetchat.bench.setting import Setting
 from fleetchat.bench.synthetic import write_synthetic
-from fleetchat.errors import InputError
+from fleetchat.errors import BuildError, InputError
 from fleetchat.fleet.shapes import SHAPES, ModelShape
 
 SMALL = ModelShape("llama-small", 4, 256, 4, 2, 64, 512, 1024, tied=False)
@@ -156,3 +160,49 @@ def test_a_stage_process_cuts_loads_and_runs_on_what_the_stage_before_put_out(tm
         assert rows["prompt"].shape == (20, SMALL.hidden)
         assert rows["steps"].shape == (2, SMALL.hidden)
     assert not (tmp_path / "rows-2.npz").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.trio
+async def test_a_chain_of_a_small_shape_is_built_loaded_asked_and_survives_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SHAPES, SMALL.name, SMALL)
+    monkeypatch.setattr(big_chain, "DRAFT", SMALL.name)
+    monkeypatch.setattr(big_chain, "QUICK_PROMPTS", (16, 40))
+    asked = BigPlan(SMALL, 2, False, tmp_path / "big", engines=("paged",))
+    notes: list[str] = []
+    report = await measure_big(Setting(tmp_path, QUICK, (), notes.append), asked)
+    rows = {row.id.removeprefix("big.small."): row for row in report.rows}
+    assert {"generate", "build", "shard.0", "shard.1", "load.first.paged", "load.paged"} <= set(rows)
+    assert {"ttft.16.paged", "decode.16.paged", "ttft.40.paged", "decode.40.paged", "draft.paged"} <= set(
+        rows
+    )
+    assert all(row.value > 0 for row in report.rows)
+    assert rows["recovery.paged"].baseline == pytest.approx(rows["load.paged"].value + 15.0)
+    assert not asked.folder.exists()
+    assert any("a stage is killed" in note for note in notes)
+
+
+@pytest.mark.trio
+async def test_what_no_machine_holds_is_skipped_with_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = type("Usage", (), {"free": 29 << 30})
+    monkeypatch.setattr("fleetchat.bench.big_plan.shutil.disk_usage", lambda path: usage)
+    asked = plan_for("llama-3.3-70b", None, False, tmp_path, keep=False, quick=False)
+    report = await measure_big(Setting(tmp_path, QUICK, (), print), asked)
+    assert report.rows == ()
+    (note,) = report.notes
+    assert note.startswith("skipped: disk: 32 GB needed")
+
+
+@pytest.mark.trio
+async def test_a_chain_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 0})
+    monkeypatch.setattr("fleetchat.bench.big_plan.shutil.disk_usage", lambda path: usage)
+    asked = plan_for("llama-3.1-8b", None, False, tmp_path, keep=False, quick=False)
+    with pytest.raises(
+        BuildError, match=r"llama-3.1-8b cannot be measured here: disk: 1\d GB needed in .*, 0 GB"
+    ):
+        await measure_big(Setting(tmp_path, QUICK, (), print), asked)

@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 from fleetchat.bench.synthetic import write_synthetic
 from fleetchat.bench.synthetic_vocabulary import SPECIALS
 from fleetchat.bench.synthetic_weights import GROUP
-from fleetchat.cutter.cut import cut_model
 from fleetchat.fleet.shapes import ModelShape
 
 SHAPE = ModelShape("small", 3, 256, 4, 2, 64, 512, 1024, tied=False)
@@ -72,14 +71,6 @@ def test_values_have_the_spread_that_keeps_activations_in_bounds(xml: Path) -> N
     assert logits.shape == (1, 24, SHAPE.vocabulary)
     assert 2 < logits.std() < 8
     assert len({int(row.argmax()) for row in logits[0]}) > 12
-
-
-def test_it_can_be_cut_and_every_attention_fuses(xml: Path, tmp_path: Path) -> None:
-    cut = cut_model(xml, tmp_path, stages=2, ranges=None, on_progress=lambda step, done, total: None)
-    assert cut.shape.layers == SHAPE.layers
-    assert cut.shape.vocabulary == SHAPE.vocabulary
-    for stage in cut.stages:
-        assert stage.fused_layers == stage.attention_layers == stage.last_layer - stage.first_layer + 1
 
 
 def test_the_tokenizer_has_the_size_of_the_vocabulary(xml: Path) -> None:

@@ -63,6 +63,18 @@ def nothing_half_built(store: Store) -> bool:
     )
 
 
+def test_a_large_model_is_checked_without_loading_it_whole(
+    tiny_gguf: Path, tiny_store: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "LARGE", 0)
+    monkeypatch.setattr(subject, "self_check", None)  # it would load the whole model
+    manifest, steps = steps_of(path_recipe(tiny_gguf), Store(tmp_path))
+    assert "comparing layers 2 to 2 with the whole" in steps
+    found, usual = manifest.self_check, tiny_store[1].self_check
+    assert (found.same_graph, found.rollback_passed) == (usual.same_graph, usual.rollback_passed)
+    assert manifest.build_key == tiny_store[1].build_key
+
+
 def test_a_build_has_all_that_a_fleet_needs(tiny_store: Tiny, tiny_gguf: Path) -> None:
     store, manifest = tiny_store
     assert manifest.format == CUTTER_FORMAT

@@ -13,7 +13,7 @@ from fleetchat.cutter.manifest import SelfCheck
 from fleetchat.cutter.partition import LayerRange
 from fleetchat.cutter.stagewise import ids_needed, stagewise_check
 from fleetchat.errors import BuildError
-from tests.cutter.fixture_models import CORE, FAMILIES, VOCABULARY, whole_ir
+from tests.cutter.fixture_models import CORE, VOCABULARY, whole_ir
 from tests.cutter.test_selfcheck import constants, replace
 
 Stages = list[tuple[Path, LayerRange]]
@@ -32,16 +32,14 @@ def check(family: str, stages: Stages, *, window: int = 0) -> SelfCheck:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("family", "stages"), [*((family, 2) for family in FAMILIES), ("llama", 4), ("llama", 1)]
-)
+@pytest.mark.parametrize(("family", "stages"), [("falcon", 2), ("llama", 4)])
 def test_a_good_chain_passes(family: str, stages: int, tmp_path: Path) -> None:
     found = check(family, cut(family, tmp_path, stages))
     assert found.same_graph == 0.0
     assert 0 < found.same_mathematics <= 1e-4
     assert 0 < found.rollback <= 1e-4
     assert found.rollback_passed
-    assert (found.largest_activation > 0.1) is (stages > 1)
+    assert found.largest_activation > 0.1
 
 
 @pytest.mark.slow

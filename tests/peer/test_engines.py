@@ -75,6 +75,18 @@ def test_the_first_load_measures_and_says_so_and_the_next_one_reads(
 
 
 @pytest.mark.slow
+def test_a_large_shard_is_loaded_once_its_settings_are_timed_on_two_matrices(
+    request_: EngineRequest, told: Told, measuring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetchat.peer.engines.LARGE_SHARD", 0)
+    hidden = replace(request_.manifest, hidden=64)  # made-up groups of weights need a width that they divide
+    choice = settled(replace(request_, manifest=hidden, xml=Path("nowhere.xml")))  # the shard is not read
+    assert told.steps == [MEASURING]
+    assert "measured here: " in str(choice)
+    assert len([*measuring.iterdir()]) == 1
+
+
+@pytest.mark.slow
 def test_other_threads_are_measured_anew_and_bf16_is_never_taken_with_one(
     request_: EngineRequest, told: Told, measuring: Path
 ) -> None:
