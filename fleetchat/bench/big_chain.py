@@ -95,7 +95,8 @@ async def _made_and_built(measured: _Measured) -> Manifest:
         if await make_model(plan.folder / shape.name, shape, setting.note) and shape is plan.shape:
             measured.add("generate", time.perf_counter() - started, "s")
     store = Store(plan.folder / "store")
-    was_built = bool(store.builds())
+    recipe = write_recipe(plan)
+    was_built = store.find_recipe(recipe.stem, plan.stages) is not None
     peak, reported = Peak(), _Steps(setting.note)
     started = time.perf_counter()
 
@@ -104,7 +105,7 @@ async def _made_and_built(measured: _Measured) -> Manifest:
 
     async with watched(peak):
         manifest = await build_in_process(
-            str(write_recipe(plan)),
+            str(recipe),
             plan.stages,
             store=store,
             on_progress=reported.note,
