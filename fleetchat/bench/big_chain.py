@@ -18,7 +18,7 @@ from fleetchat.bench.fleet_side import GREEDY, TimedDecoder, require_success
 from fleetchat.bench.fusion import text_ids
 from fleetchat.bench.pairs import Row, paired_row
 from fleetchat.bench.peak import Peak, anonymous_now, watched
-from fleetchat.bench.report import Report
+from fleetchat.bench.report import Report, row_line
 from fleetchat.bench.setting import Setting
 from fleetchat.bench.subject import Subject
 from fleetchat.bench.synthetic import write_synthetic
@@ -73,10 +73,15 @@ class _Measured:
 
     def add(self, name: str, value: float, unit: str, baseline: float | None = None) -> None:
         ratio = None if baseline is None else value / baseline
-        self.rows.append(Row(f"big.{self.plan.name}.{name}", value, unit, baseline, ratio))
+        self._keep(Row(f"big.{self.plan.name}.{name}", value, unit, baseline, ratio))
 
     def pair(self, name: str, unit: str, values: Sequence[float], baselines: Sequence[float]) -> None:
-        self.rows.append(paired_row(f"big.{self.plan.name}.{name}", unit, values, baselines))
+        self._keep(paired_row(f"big.{self.plan.name}.{name}", unit, values, baselines))
+
+    def _keep(self, row: Row) -> None:
+        """Told at once as well: the whole takes minutes."""
+        self.rows.append(row)
+        self.setting.note(row_line(row))
 
     @property
     def pairs(self) -> int:

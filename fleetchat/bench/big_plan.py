@@ -33,6 +33,7 @@ class BigPlan:
     folder: Path
     keep: bool = False
     engines: tuple[str, ...] = ENGINES
+    every_stage: bool = False
 
     @property
     def name(self) -> str:
@@ -54,6 +55,19 @@ class BigPlan:
         first, last = self.ranges[index]
         tables = (index == 0) + (index == self.stages - 1)
         return (last - first + 1) * layer_bytes(self.shape) + tables * table_bytes(self.shape)
+
+    @property
+    def measured_stages(self) -> tuple[int, ...]:
+        """One of each shape (so many layers, with or without a table), or all with `every_stage`."""
+        if self.every_stage:
+            return tuple(range(self.stages))
+        shapes = {index: (self.stage_bytes(index), index == 0) for index in range(self.stages)}
+        return tuple(dict(reversed([(shape, index) for index, shape in shapes.items()])).values())[::-1]
+
+    def stands_for(self, index: int) -> int:
+        """The measured stage that has the shape of this one."""
+        alike = (self.stage_bytes(index), index == 0)
+        return next(one for one in self.measured_stages if (self.stage_bytes(one), one == 0) == alike)
 
     @property
     def largest_stage(self) -> int:
@@ -99,6 +113,7 @@ def plan_for(
     keep: bool,
     quick: bool,
     engine: str | None = None,
+    every_stage: bool = False,
 ) -> BigPlan:
     """What was asked for; `engine` None measures both. Raises InputError for what cannot be measured."""
     name = model or (QUICK_MODEL if quick else MODEL)
@@ -109,7 +124,8 @@ def plan_for(
     count = stages or max(2, -(-model_bytes(shape) // STAGE_BYTES))
     if not 1 <= count <= shape.layers:
         raise InputError(f"--stages must be from 1 to {shape.layers}, not {count}")
-    return BigPlan(shape, count, one_by_one, folder, keep, ENGINES if engine is None else (engine,))
+    engines = ENGINES if engine is None else (engine,)
+    return BigPlan(shape, count, one_by_one, folder, keep, engines, every_stage)
 
 
 def lacking(plan: BigPlan) -> str | None:

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -16,7 +17,7 @@ import trio
 from fleetchat.bench.big_plan import BigPlan
 from fleetchat.bench.pairs import Row
 from fleetchat.bench.peak import Peak, watched
-from fleetchat.bench.report import Report, number
+from fleetchat.bench.report import Report, row_line
 from fleetchat.bench.setting import Setting
 from fleetchat.bench.synthetic import write_synthetic
 from fleetchat.child import child_environment, own_process_group
@@ -47,19 +48,22 @@ class StageTimes:
 
 async def measure_stages(setting: Setting, plan: BigPlan) -> Report:
     """Rows of each stage, and of the chain that they would make. Raises FleetchatError."""
-    measured = []
-    for index in range(plan.stages):
-        measured.append(await _measure_stage(setting, plan, index))
-        for row in stage_rows(plan.name, index, measured[-1]):
-            setting.note(f"{row.id} {number(row.value)} {row.unit}")
-    rows = [row for index, times in enumerate(measured) for row in stage_rows(plan.name, index, times)]
-    rows += estimated_rows(plan, measured)
+    measured: dict[int, StageTimes] = {}
+    entering: Path | None = None
+    for index in plan.measured_stages:
+        leaving = plan.folder / f"rows-{index}.npz"
+        measured[index] = await _measure_stage(setting, plan, index, entering, leaving)
+        entering = leaving
+        for row in stage_rows(plan.name, index, measured[index]):
+            setting.note(row_line(row))
+    rows = [row for index, times in measured.items() for row in stage_rows(plan.name, index, times)]
+    rows += estimated_rows(plan, [measured[plan.stands_for(index)] for index in range(plan.stages)])
     threads = len(setting.cores) or available_cores()
     return Report(
         title=f"{plan.shape.name} with random INT4 weights, {plan.stages} stages one at a time",
         setup=(
-            f"{setting.precision}, masked, {threads} threads; each stage gets what the one before put out "
-            f"for a prompt of {PROMPT} tokens and {STEPS} tokens behind it"
+            f"{setting.precision}, masked, {threads} threads; each stage gets what the one measured before "
+            f"it put out for a prompt of {PROMPT} tokens and {STEPS} tokens behind it"
         ),
         formula=(
             "build.memory and memory: anonymous memory against the shard; decode: median ms of a token; "
@@ -70,6 +74,7 @@ async def measure_stages(setting: Setting, plan: BigPlan) -> Report:
         ceiling="decode.full: one token in the time of the slowest stage",
         rows=tuple(rows),
         notes=(
+            *_alike_notes(plan),
             "the estimate assumes a machine like this one for each stage, with nothing else running on it",
         ),
     )
@@ -109,7 +114,17 @@ def estimated_rows(plan: BigPlan, stages: list[StageTimes]) -> list[Row]:
     ]
 
 
-async def _measure_stage(setting: Setting, plan: BigPlan, index: int) -> StageTimes:
+def _alike_notes(plan: BigPlan) -> list[str]:
+    others = [index for index in range(plan.stages) if index not in plan.measured_stages]
+    if not others:
+        return []
+    pairs = ", ".join(f"{index} as {plan.stands_for(index)}" for index in others)
+    return [f"stages of one shape are measured once (--every-stage measures all): {pairs}"]
+
+
+async def _measure_stage(
+    setting: Setting, plan: BigPlan, index: int, entering: Path | None, leaving: Path
+) -> StageTimes:
     """Everything of one stage; nothing of it but its output stays."""
     first, last = plan.ranges[index]
     label = f"stage {index + 1} of {plan.stages}"
@@ -134,8 +149,8 @@ async def _measure_stage(setting: Setting, plan: BigPlan, index: int) -> StageTi
             "index": index,
             "precision": setting.precision,
             "threads": len(setting.cores) or available_cores(),
-            "entering": str(plan.folder / f"rows-{index}.npz") if index else None,
-            "leaving": str(plan.folder / f"rows-{index + 1}.npz"),
+            "entering": str(entering) if entering else None,
+            "leaving": str(leaving),
             "prompt": PROMPT,
             "steps": STEPS,
         },
@@ -144,7 +159,8 @@ async def _measure_stage(setting: Setting, plan: BigPlan, index: int) -> StageTi
     size = (cut / f"stage-{index:02}.bin").stat().st_size
     for folder in (made, cut):
         shutil.rmtree(folder, ignore_errors=True)
-    (plan.folder / f"rows-{index}.npz").unlink(missing_ok=True)
+    if entering:
+        entering.unlink(missing_ok=True)
     cutting = peaks.get("cutting", Peak()).most
     return StageTimes(
         size,

@@ -61,6 +61,12 @@ def number(value: float | None) -> str:
     return f"{value:.2e}"
 
 
+def row_line(row: Row) -> str:
+    """One row as progress tells it."""
+    against = "" if row.baseline is None else f", against {number(row.baseline)}: {number(row.ratio)}"
+    return f"{row.id} {number(row.value)} {row.unit}{against}"
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     spread = "-" if row.ratio_min is None else f"{number(row.ratio_min)} … {number(row.ratio_max)}"
     pairs = str(row.pairs) if row.pairs else "-"

@@ -231,6 +231,7 @@ def _add_big(measurements: argparse._SubParsersAction[Any]) -> None:
             keep=options.keep,
             quick=options.quick,
             engine=options.kv,
+            every_stage=options.every_stage,
         )
         return run(options, lambda setting: measure_big(setting, plan))
 
@@ -252,6 +253,9 @@ def _add_big(measurements: argparse._SubParsersAction[Any]) -> None:
         "--folder", type=Path, metavar="DIR", help="where to make it (default: the cache folder)"
     )
     parser.add_argument("--keep", action="store_true", help="leave it there for the next run")
+    parser.add_argument(
+        "--every-stage", action="store_true", help="one by one: also stages that have the shape of another"
+    )
     parser.add_argument(
         "--kv",
         choices=("masked", "paged"),

@@ -25,6 +25,7 @@ from fleetchat.peer.report import openvino_version
 VARIABLE = "FLEETCHAT_FAST_SETTINGS"
 LARGE_SHARD = 1 << 30  # bytes, beyond which settings are timed on two matrices instead of all
 BYTES_OF_8_BITS = 0.8  # for each value that a token touches: less is 4 bits
+LOADING = "loading the shard"
 MEASURING = "measuring the fastest settings"
 EXACT = "f32, activations not quantised (exact: nothing is chosen)"
 
@@ -36,6 +37,8 @@ def create_engine(request: EngineRequest) -> StageEngine:
     """
     workshop = _Workshop(request)
     choice = _choice(request, workshop)
+    if workshop.has_measured:
+        request.on_step(LOADING)
     engine = workshop.take(choice.settings)
     wrong = workshop.fault(engine, request.precision)
     if wrong is not None:
@@ -90,7 +93,7 @@ def _choice(request: EngineRequest, workshop: _Workshop) -> Choice:
     possible = candidates(request.threads, _cores_of_process(), capabilities)
     is_large = request.entry.bin.size > LARGE_SHARD
     time_one = partial(_time_matrices, request) if is_large else workshop.time
-    return settle(key, Records(settings_folder()), possible, time_one, lambda: request.on_step(MEASURING))
+    return settle(key, Records(settings_folder()), possible, time_one, workshop.begin_measuring)
 
 
 def _time_matrices(request: EngineRequest, settings: FastSettings) -> Timing:
@@ -115,7 +118,12 @@ class _Workshop:
             vocabulary=request.manifest.vocabulary,
         )
         self._timed: set[FastSettings] = set()
+        self.has_measured = False
         self._made: tuple[FastSettings, StageEngine] | None = None
+
+    def begin_measuring(self) -> None:
+        self.has_measured = True
+        self._request.on_step(MEASURING)
 
     def time(self, settings: FastSettings) -> Timing:
         """Raises FleetError when the engine fails its self-check, or whatever OpenVINO raises."""

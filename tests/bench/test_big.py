@@ -206,3 +206,14 @@ async def test_a_chain_without_room_is_refused(tmp_path: Path, monkeypatch: pyte
         BuildError, match=r"llama-3.1-8b cannot be measured here: disk: 1\d GB needed in .*, 0 GB"
     ):
         await measure_big(Setting(tmp_path, QUICK, (), print), asked)
+
+
+def test_stages_of_one_shape_are_measured_once_unless_all_are_asked_for() -> None:
+    asked = plan("llama-3.3-70b", stages=10)
+    measured = asked.measured_stages
+    assert measured[0] == 0
+    assert measured[-1] == 9
+    assert len(measured) < 10
+    for index in range(10):
+        assert asked.stage_bytes(asked.stands_for(index)) == asked.stage_bytes(index)
+    assert plan("llama-3.3-70b", stages=10, every_stage=True).measured_stages == tuple(range(10))
