@@ -200,6 +200,8 @@ async def _measure_engine(measured: _Measured, subject: Subject, engine: str, th
             await baseline.reply_times(prompts.next(WARM_UP_TOKENS))  # weights are repacked at first use
             for tokens in measured.prompts:
                 await _measure_prompts(measured, opened.fleet, known, baseline, prompts, tokens, engine)
+                if tokens == measured.prompts[0]:
+                    await _measure_recovery(measured, opened, known, prompts, engine)
     decode = f"decode.{measured.prompts[0]}.{engine}"
     plain = next(row.value for row in measured.rows if row.id.endswith(decode))
     await _measure_drafting(measured, subject, options, prompts, engine, plain)
@@ -239,7 +241,7 @@ async def _measure_drafting(
     engine: str,
     plain: float,
 ) -> None:
-    """The same with a draft model; then a stage is killed in the midst of a reply."""
+    """The same with a draft model."""
     setting, plan = measured.setting, measured.plan
     setting.note(f"{engine}: loading again, with a draft model")
     drafting = replace(options, drafter="ngram+model", draft_model=plan.folder / DRAFT)
@@ -252,9 +254,15 @@ async def _measure_drafting(
             f"{engine}: {said.drafted} tokens were drafted by {DRAFT}, {said.accepted} accepted; two made-up "
             f"models have little in common but their loops. The reply: {answer.text[:60]!r}"
         )
-        setting.note(f"{engine}: a stage is killed in the midst of a reply")
-        gap = await _recovered(opened, subject, prompts.next(measured.prompts[0]))
-        measured.add(f"recovery.{engine}", gap, "s", opened.seconds + RECOVERY_ROOM)
+
+
+async def _measure_recovery(
+    measured: _Measured, opened: _Opened, subject: Subject, prompts: _Prompts, engine: str
+) -> None:
+    """A stage is killed in the midst of a reply; it is to be back within a load and a bit."""
+    measured.setting.note(f"{engine}: a stage is killed in the midst of a reply")
+    gap = await _recovered(opened, subject, prompts.next(measured.prompts[0]))
+    measured.add(f"recovery.{engine}", gap, "s", opened.seconds + RECOVERY_ROOM)
 
 
 @dataclass(frozen=True)

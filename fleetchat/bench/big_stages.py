@@ -159,8 +159,6 @@ async def _measure_stage(
     size = (cut / f"stage-{index:02}.bin").stat().st_size
     for folder in (made, cut):
         shutil.rmtree(folder, ignore_errors=True)
-    if entering:
-        entering.unlink(missing_ok=True)
     cutting = peaks.get("cutting", Peak()).most
     return StageTimes(
         size,

@@ -179,7 +179,7 @@ async def test_a_chain_of_a_small_shape_is_built_loaded_asked_and_survives_a_kil
         rows
     )
     assert all(row.value > 0 for row in report.rows)
-    assert rows["recovery.paged"].baseline == pytest.approx(rows["load.paged"].value + 15.0)
+    assert rows["recovery.paged"].baseline == pytest.approx(rows["load.first.paged"].value + 15.0)
     assert not asked.folder.exists()
     assert any("a stage is killed" in note for note in notes)
 
