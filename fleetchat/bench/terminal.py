@@ -19,9 +19,18 @@ class Terminal:
     """Runs a command. Everything it writes is read at once, by a thread, so that it never waits for us."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], *, columns: int, rows: int
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        columns: int,
+        rows: int,
+        sought: str = "",
     ) -> None:
-        """Raises FleetchatError where there are no such terminals."""
+        """`sought` is watched for from the first byte on.
+
+        Raises FleetchatError where there are no such terminals.
+        """
         try:
             import fcntl
             import pty
@@ -37,7 +46,7 @@ class Terminal:
         os.close(inside)
         self._changed = threading.Condition()
         self._written = b""
-        self._sought = b""
+        self._sought = sought.encode()
         self._seen_at: float | None = None
         threading.Thread(target=self._read, name="terminal", daemon=True).start()
 

@@ -61,8 +61,9 @@ class ChatInTerminal:
         self._read_to, self._snapshots, self._asked = 0, [], 0
         settings = ("--fleet", str(self._folder / "fleet.toml"))
         command = child_command(*settings, "--record", str(self.record), "--record-limit", "512")
-        self.terminal = Terminal(command, self._environment, columns=COLUMNS, rows=ROWS)
-        self.terminal.seek("Type a message")
+        self.terminal = Terminal(
+            command, self._environment, columns=COLUMNS, rows=ROWS, sought="Type a message"
+        )
         return self.terminal.wait_seen(READY) - began
 
     @property

@@ -1,7 +1,7 @@
 """What a build takes: disk, memory, time; from the size of what it starts from. Pure but for file sizes.
 
-Rough on purpose, and rather too much than too little. Measured on small models: the export holds the
-checkpoint about twice, writes it as fp16 first, and then as what was asked for.
+Rough on purpose, and rather too much than too little: the factors are estimates, not measurements. The export
+is taken to hold the checkpoint about twice, to write it as fp16 first, and then as what was asked for.
 """
 
 from __future__ import annotations

@@ -152,11 +152,11 @@ async def test_a_slash_command_is_completed_by_tab_enter_and_mouse() -> None:
         assert prompt.text == ""
         prompt.set_text("/re")
         await wait_until(pilot, lambda: "Draw the reply anew" in screen_text(pilot))
-        await pilot.press("down", "down", "down", "enter")
+        await pilot.press("down", "down", "down", "down", "down", "enter")
         await wait_until(pilot, lambda: prompt.text == "/retry")
         prompt.set_text("/re")
         await wait_until(pilot, lambda: "Open the tab that was closed" in screen_text(pilot))
-        await pilot.click("Suggestions", offset=(3, 2))
+        await pilot.click("Suggestions", offset=(3, 4))
         await wait_until(pilot, lambda: prompt.text == "/reopen")
         assert runtime.submitted == []
 

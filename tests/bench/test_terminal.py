@@ -19,8 +19,7 @@ input()
 
 
 def test_what_is_written_is_seen_and_what_is_typed_arrives() -> None:
-    terminal = Terminal([sys.executable, "-c", ECHO], os.environ, columns=80, rows=24)
-    terminal.seek("ready")
+    terminal = Terminal([sys.executable, "-c", ECHO], os.environ, columns=80, rows=24, sought="ready")
     terminal.wait_seen(30)
     assert terminal.echo("Ꭰ", 30) > 0
     terminal.seek("got Ꭰ")
@@ -34,8 +33,7 @@ def test_what_is_written_is_seen_and_what_is_typed_arrives() -> None:
 
 def test_what_never_comes_is_told_and_a_program_that_stays_is_ended() -> None:
     code = "print('up', flush=True)\nwhile True: input()"
-    terminal = Terminal([sys.executable, "-c", code], os.environ, columns=80, rows=24)
-    terminal.seek("up")
+    terminal = Terminal([sys.executable, "-c", code], os.environ, columns=80, rows=24, sought="up")
     terminal.wait_seen(30)
     terminal.seek("never")
     with pytest.raises(FleetchatError, match="did not show 'never'"):
