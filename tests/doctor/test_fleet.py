@@ -19,6 +19,7 @@ from fleetchat.fleet.options import FleetOptions, PeerSpec, embedded_peers
 from fleetchat.ids import Address
 from fleetchat.keys import load_or_create_key
 from tests.doctor.set_up import SetUp, fake_openvino
+from tests.fakes.peers import nobody_listens
 
 pytestmark = [pytest.mark.trio, pytest.mark.slow]
 KEY = bytes(32)
@@ -50,7 +51,8 @@ async def test_a_free_port_and_one_that_a_peer_has(healthy: SetUp, tmp_path: Pat
 
 
 async def test_nobody_and_a_stranger_where_a_peer_should_be() -> None:
-    nobody = await check_peer(question(Address("127.0.0.1", await free_port())), KEY, "rebuild")
+    with nobody_listens() as address:
+        nobody = await check_peer(question(address), KEY, "rebuild")
     assert nobody.status is Status.FAIL
     assert "connection refused" in nobody.text
     assert "fleetchat peer" in nobody.remedy

@@ -1,8 +1,10 @@
-"""Peers as the supervisor knows them, at addresses that never change."""
+"""Peers as the supervisor knows them, at addresses that never change; and an address without a peer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from fleetchat.ids import Address
 
@@ -37,3 +39,11 @@ class FixedPeers:
 
     async def aclose(self) -> None:
         """Nothing was started."""
+
+
+@contextmanager
+def nobody_listens() -> Iterator[Address]:
+    """An address of this machine that refuses, and that nobody else gets meanwhile."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as held:
+        held.bind(("127.0.0.1", 0))
+        yield Address(*held.getsockname())

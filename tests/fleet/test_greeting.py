@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from fleetchat.fleet.greeting import greet, greet_all
-from fleetchat.ids import Address
+from tests.fakes.peers import nobody_listens
 from tests.peer.coordinator import KEY, fake_peer
 
 pytestmark = pytest.mark.trio
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 async def test_a_peer_with_our_key_answers() -> None:
@@ -35,9 +28,9 @@ async def test_another_key_and_no_key_are_told_apart() -> None:
 
 
 async def test_the_first_address_that_answers_counts() -> None:
-    nobody = Address("127.0.0.1", free_port())
     async with fake_peer() as peer:
-        assert (await greet([nobody, peer.address], KEY)).address == peer.address
-    greeting = await greet([nobody], KEY)
+        with nobody_listens() as nobody:
+            assert (await greet([nobody, peer.address], KEY)).address == peer.address
+            greeting = await greet([nobody], KEY)
     assert (greeting.answers, greeting.address) == (False, nobody)
     assert greeting.text == "does not answer: connection refused"

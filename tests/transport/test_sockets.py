@@ -13,6 +13,7 @@ from fleetchat.transport.dialling import accept, dial
 from fleetchat.transport.link import Link
 from fleetchat.wire.frames import Attach, AttachRole
 from fleetchat.wire.states import Purpose
+from tests.fakes.peers import nobody_listens
 from tests.wire.samples import CHAIN, EPOCH, KEY, opened
 
 
@@ -47,10 +48,7 @@ async def test_a_link_over_tcp_has_no_delay_and_is_kept_alive() -> None:
 
 @pytest.mark.trio
 async def test_a_refused_connection_is_an_unreachable_peer() -> None:
-    (tcp_listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    address = Address(*tcp_listener.socket.getsockname()[:2])
-    await tcp_listener.aclose()
-    with pytest.raises(PeerUnreachable) as caught:
+    with nobody_listens() as address, pytest.raises(PeerUnreachable) as caught:
         await dial(address, KEY, purpose=Purpose.CONTROL)
     assert caught.value.message == f"no peer answers at {address}: connection refused"
     assert "fleetchat peer" in (caught.value.hint or "")

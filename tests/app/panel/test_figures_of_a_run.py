@@ -360,6 +360,9 @@ async def test_a_slow_link_shows_on_its_own_leg_only(delayed: int) -> None:
             measured = [*(stage.network_ms for stage in snapshot.stages), snapshot.return_network_ms]
             return [one.p50 for one in measured if one.count]
 
-        await wait_for(lambda: len(medians_of_legs()) == 3 and medians_of_legs()[delayed] >= 30.0)
-        for leg, measured in enumerate(medians_of_legs()):
-            assert measured >= 30.0 if leg == delayed else measured < 30.0
+        def only_that_leg_is_slow() -> bool:
+            """The first round trip of any leg may meet a busy machine: the median does not for long."""
+            measured = medians_of_legs()
+            return [median >= 30.0 for median in measured] == [leg == delayed for leg in range(3)]
+
+        await wait_for(only_that_leg_is_slow)
