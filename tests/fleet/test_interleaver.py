@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -15,6 +15,7 @@ from random import Random
 import pytest
 import trio
 
+from fleetchat.engine.interface import EngineSlice, SliceOutput
 from fleetchat.fleet.coordinator import FleetSession
 from fleetchat.fleet.telemetry import Answer, FinishReason
 from tests.fakes.chain import FakeFleet, Letters, fake_fleet, request
@@ -145,13 +146,24 @@ async def test_cancel_in_decode_leaves_every_stage_at_what_was_kept() -> None:
     running, go_on = trio.Event(), trio.Event()
     token = trio.lowlevel.current_trio_token()
 
-    def hold(number: int) -> None:
-        if number == 20:
-            trio.from_thread.run_sync(running.set, trio_token=token)
-            trio.from_thread.run(go_on.wait, trio_token=token)
-
-    async with fake_fleet(oracle=by_session, mischief=[Mischief(), Mischief(before_run=hold)]) as fake:
+    async with fake_fleet(oracle=by_session) as fake:
         stopped, other = Talk(fake, [5] * 4, 40), Talk(fake, [6] * 3, 40)
+        run = fake.engines[1].run
+
+        def hold(slices: Sequence[EngineSlice]) -> list[SliceOutput]:
+            """In a slice of the session that is stopped: in one of the other's it may be done with its own."""
+            state = stopped.session.state
+            if (
+                stopped.shown >= 8
+                and not running.is_set()
+                and state
+                and slices[0].key.session == state.session
+            ):
+                trio.from_thread.run_sync(running.set, trio_token=token)
+                trio.from_thread.run(go_on.wait, trio_token=token)
+            return run(slices)
+
+        fake.engines[1].run = hold  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stopped.run)
             nursery.start_soon(other.run)
