@@ -151,7 +151,7 @@ async def test_cancel_in_decode_leaves_every_stage_at_what_was_kept() -> None:
         run = fake.engines[1].run
 
         def hold(slices: Sequence[EngineSlice]) -> list[SliceOutput]:
-            """In a slice of the session that is stopped: in one of the other's it may be done with its own."""
+            """In a slice of the session that is stopped: in one of the other's it may have its own."""
             state = stopped.session.state
             if (
                 stopped.shown >= 8
