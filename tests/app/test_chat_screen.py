@@ -43,13 +43,16 @@ async def test_enter_sends_and_the_reply_becomes_markdown() -> None:
 
         runtime.say(TextArrived(FIRST, "It is **Pa"), TextArrived(FIRST, "ris**."))
         await wait_until(pilot, lambda: "It is **Paris**." in screen_text(pilot))
-        assert "Writing · Esc stops" in screen_text(pilot)
+        await wait_until(pilot, lambda: "Writing · Esc stops" in screen_text(pilot))
 
         runtime.say(ReplyFinished(FIRST, answer("It is **Paris**.")))
         await wait_until(pilot, lambda: "It is Paris." in screen_text(pilot))
         assert pilot.app.query_one(Markdown).source == "It is **Paris**."
-        assert "3 tokens · 21.4 tokens/s · first token after 0.18 s · finished" in screen_text(pilot)
-        assert "Writing" not in screen_text(pilot)
+        await wait_until(
+            pilot,
+            lambda: "3 tokens · 21.4 tokens/s · first token after 0.18 s · finished" in screen_text(pilot),
+        )
+        await wait_until(pilot, lambda: "Writing" not in screen_text(pilot))
 
 
 async def test_single_newlines_of_a_reply_are_kept() -> None:
@@ -59,7 +62,7 @@ async def test_single_newlines_of_a_reply_are_kept() -> None:
         await wait_until(pilot, lambda: runtime.submitted)
         runtime.say(ReplyFinished(FIRST, answer("Roses are **red**,\nviolets are blue.")))
         await wait_until(pilot, lambda: "finished" in screen_text(pilot))
-        assert "    Roses are red,\n    violets are blue." in screen_text(pilot)
+        await wait_until(pilot, lambda: "    Roses are red,\n    violets are blue." in screen_text(pilot))
 
 
 async def test_escape_stops_and_the_text_stays() -> None:
@@ -75,7 +78,7 @@ async def test_escape_stops_and_the_text_stays() -> None:
         await wait_until(pilot, lambda: runtime.stopped == [FIRST])
         runtime.say(ReplyFinished(FIRST, answer("one two", reason=FinishReason.CANCELLED)))
         await wait_until(pilot, lambda: "stopped by you" in screen_text(pilot))
-        assert "one two" in screen_text(pilot)
+        await wait_until(pilot, lambda: "one two" in screen_text(pilot))
 
 
 async def test_newline_keys_make_newlines() -> None:
@@ -98,7 +101,7 @@ async def test_a_message_typed_before_the_fleet_is_ready_is_sent_then() -> None:
     runtime = FakeRuntime()
     async with running(runtime, ready=False) as pilot:
         await wait_until(pilot, lambda: "you may type already" in screen_text(pilot))
-        assert screen_text(pilot).splitlines()[0].endswith("starting")
+        await wait_until(pilot, lambda: screen_text(pilot).splitlines()[0].endswith("starting"))
         await type_text(pilot, "Hello")
         await pilot.press("enter")
         await wait_until(pilot, lambda: "Sent when the fleet is ready" in screen_text(pilot))
@@ -152,7 +155,7 @@ async def test_late_text_of_a_closed_chat_is_dropped() -> None:
         await wait_until(pilot, lambda: "fresh" in screen_text(pilot))
         assert "late" not in screen_text(pilot)
         assert len(pilot.app.query(ReplyView)) == 1
-        assert "Writing · Esc stops" in screen_text(pilot)
+        await wait_until(pilot, lambda: "Writing · Esc stops" in screen_text(pilot))
 
 
 async def test_keys_and_a_new_chat_do_not_wait_for_a_long_reply_to_be_rendered() -> None:
@@ -178,7 +181,7 @@ async def test_the_build_shows_step_and_bar() -> None:
     async with running(runtime, ready=False) as pilot:
         runtime.say(BuildProgressed("cutting the model", 3, 6))
         await wait_until(pilot, lambda: "Shards: cutting the model  ███" in screen_text(pilot))
-        assert "50 %" in screen_text(pilot)
+        await wait_until(pilot, lambda: "50 %" in screen_text(pilot))
         runtime.say(StartProgressed("starting shard peer 0"))
         await wait_until(pilot, lambda: "starting shard peer 0 …" in screen_text(pilot))
         runtime.become_ready()
@@ -201,8 +204,8 @@ async def test_a_failure_says_why_and_is_tried_again(key: str) -> None:
         await type_text(pilot, "kept")
         runtime.say(RuntimeFailed("no network: the model cannot be fetched", "use shards build --from FILE"))
         await wait_until(pilot, lambda: "no network: the model cannot be fetched" in screen_text(pilot))
-        assert "hint: use shards build --from FILE" in screen_text(pilot)
-        assert "Ctrl+Q" in screen_text(pilot)
+        await wait_until(pilot, lambda: "hint: use shards build --from FILE" in screen_text(pilot))
+        await wait_until(pilot, lambda: "Ctrl+Q" in screen_text(pilot))
         await pilot.press(key)
         await wait_until(pilot, lambda: runtime.retried == 1)
         runtime.become_ready()
@@ -222,13 +225,13 @@ async def test_after_a_failure_one_can_read_and_try_again_later() -> None:
         await wait_until(pilot, lambda: isinstance(pilot.app.screen, FailureScreen))
         await pilot.press("escape")
         await wait_until(pilot, lambda: "failed: stage 1 is lost" in screen_text(pilot))
-        assert "half a rep" in screen_text(pilot)
-        assert "Enter shows why" in screen_text(pilot)
+        await wait_until(pilot, lambda: "half a rep" in screen_text(pilot))
+        await wait_until(pilot, lambda: "Enter shows why" in screen_text(pilot))
         await pilot.press("b", "enter")
         await wait_until(pilot, lambda: isinstance(pilot.app.screen, FailureScreen))
         await pilot.press("r")
         await wait_until(pilot, lambda: "Starting the fleet again" in screen_text(pilot))
-        assert "2 of 2 stages ready" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "2 of 2 stages ready" not in screen_text(pilot))
         runtime.become_ready()
         await wait_until(pilot, lambda: len(runtime.submitted) == 2)
         await wait_until(pilot, lambda: "2 of 2 stages ready" in screen_text(pilot))
@@ -251,7 +254,9 @@ async def test_the_stage_table_shows_what_a_snapshot_says() -> None:
         lost = stage(1, state=StageState.LOST, detail="connection reset")
         runtime.say(SnapshotTaken(snapshot(stage(0, compute=12.34), lost)))
         await wait_until(pilot, lambda: "12.3" in screen_text(pilot))
-        assert "Stage 1 at 127.0.0.1:41001 is lost: connection reset" in screen_text(pilot)
+        await wait_until(
+            pilot, lambda: "Stage 1 at 127.0.0.1:41001 is lost: connection reset" in screen_text(pilot)
+        )
 
 
 async def test_a_reply_without_any_token_shows_why() -> None:
@@ -262,7 +267,7 @@ async def test_a_reply_without_any_token_shows_why() -> None:
         refused = answer("", reason=FinishReason.ERROR, error=("the prompt is too long", "shorten it"))
         runtime.say(ReplyFinished(FIRST, refused))
         await wait_until(pilot, lambda: "failed: the prompt is too long" in screen_text(pilot))
-        assert "hint: shorten it" in screen_text(pilot)
+        await wait_until(pilot, lambda: "hint: shorten it" in screen_text(pilot))
         assert len(pilot.app.query(Markdown)) == 0
 
 

@@ -44,13 +44,13 @@ async def test_f9_goes_from_beside_the_chat_to_the_whole_screen_to_hidden() -> N
     async with running(runtime, (140, 40)) as pilot:
         say(runtime)
         await wait_until(pilot, lambda: "── Pipeline" in screen_text(pilot))
-        assert "Type a message, Enter sends" in screen_text(pilot)
+        await wait_until(pilot, lambda: "Type a message, Enter sends" in screen_text(pilot))
         await pilot.press("f9")
         await wait_until(pilot, lambda: "Address" in screen_text(pilot))
-        assert "Type a message, Enter sends" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "Type a message, Enter sends" not in screen_text(pilot))
         await pilot.press("f9")
         await wait_until(pilot, lambda: "Type a message, Enter sends" in screen_text(pilot))
-        assert "Pipeline" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "Pipeline" not in screen_text(pilot))
         assert chat_screen(pilot).panel_mode is PanelMode.HIDDEN
         await pilot.press("f9")
         await wait_until(pilot, lambda: "── Pipeline" in screen_text(pilot))
@@ -74,10 +74,10 @@ async def test_between_wide_and_narrow_the_panel_changes_its_place() -> None:
         await wait_until(pilot, lambda: "── Pipeline" in screen_text(pilot))
         await pilot.resize_terminal(80, 24)
         await wait_until(pilot, lambda: "2 of 2 stages ready" in screen_text(pilot))
-        assert "Pipeline" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "Pipeline" not in screen_text(pilot))
         await pilot.resize_terminal(140, 40)
         await wait_until(pilot, lambda: "── Pipeline" in screen_text(pilot))
-        assert "of 2 stages ready" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "of 2 stages ready" not in screen_text(pilot))
 
 
 async def test_a_loss_takes_two_lines_more_and_gives_them_back() -> None:
@@ -85,8 +85,8 @@ async def test_a_loss_takes_two_lines_more_and_gives_them_back() -> None:
     async with running(runtime, (80, 24)) as pilot:
         runtime.say(SnapshotTaken(lost_view().snapshot, {}, CHATS))
         await wait_until(pilot, lambda: "1 of 2 stages ready" in screen_text(pilot))
-        assert "Stage 1 (127.0.0.1:41001) stopped working." in screen_text(pilot)
-        assert "answers go on by themselves." in screen_text(pilot)
+        await wait_until(pilot, lambda: "Stage 1 (127.0.0.1:41001) stopped working." in screen_text(pilot))
+        await wait_until(pilot, lambda: "answers go on by themselves." in screen_text(pilot))
         say(runtime)
         await wait_until(pilot, lambda: "2 of 2 stages ready" in screen_text(pilot))
         assert pilot.app.screen.query_one(FleetLine).size.height == 1
@@ -128,7 +128,7 @@ async def test_f1_explains_the_figure_that_is_pointed_at() -> None:
         await wait_until(pilot, lambda: isinstance(pilot.app.screen, ExplainFigureScreen))
         await wait_until(pilot, lambda: "Heat · stage 1" in screen_text(pilot))
         await wait_until(pilot, lambda: "How many times slower than its own best" in screen_text(pilot))
-        assert "HOT, from 1.5 on: the processor throttles" in screen_text(pilot)
+        await wait_until(pilot, lambda: "HOT, from 1.5 on: the processor throttles" in screen_text(pilot))
         await pilot.press("escape")
         await wait_until(pilot, lambda: pilot.app.screen is screen)
 
@@ -175,7 +175,7 @@ async def test_events_are_filtered_and_copied(monkeypatch: pytest.MonkeyPatch) -
         await to_full(pilot, runtime)
         await pilot.press("f")
         await wait_until(pilot, lambda: "lost: 1 of 3" in screen_text(pilot))
-        assert "210 dead cells" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "210 dead cells" not in screen_text(pilot))
         await pilot.press("c")
         await wait_until(pilot, lambda: "Copied 1 event to the terminal's clipboard" in screen_text(pilot))
         assert pilot.app.clipboard == (
@@ -200,7 +200,7 @@ async def test_a_low_screen_is_scrolled() -> None:
         say(runtime)
         await pilot.press("f9")
         await wait_until(pilot, lambda: "── Stages" in screen_text(pilot))
-        assert "── Events" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "── Events" not in screen_text(pilot))
         await pilot.press("pagedown", "pagedown")
         await wait_until(pilot, lambda: "── Events" in screen_text(pilot))
         await pilot.press("pageup", "pageup")

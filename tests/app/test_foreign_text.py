@@ -83,7 +83,7 @@ async def test_a_reply_cannot_act(written: list[str]) -> None:
         await wait_until(pilot, lambda: HARMLESS in screen_text(pilot))
         runtime.say(ReplyFinished(FIRST, answer(NASTY)))
         await wait_until(pilot, lambda: "finished" in screen_text(pilot))
-        assert "]0;owned [2J 31m" in screen_text(pilot)
+        await wait_until(pilot, lambda: "]0;owned [2J 31m" in screen_text(pilot))
     assert_harmless(written)
 
 
@@ -133,7 +133,7 @@ async def test_names_and_errors_of_others_cannot_act(written: list[str]) -> None
         await wait_until(pilot, lambda: f"{HARMLESS} …" in screen_text(pilot))
         runtime.say(FleetReady(NASTY, CONTEXT))
         await wait_until(pilot, lambda: f"fleetchat · {HARMLESS}" in screen_text(pilot))
-        assert f"Chat with {HARMLESS}." in screen_text(pilot)
+        await wait_until(pilot, lambda: f"Chat with {HARMLESS}." in screen_text(pilot))
         troubled = stage(0, address=NASTY, state=StageState.STALLED, detail=NASTY)
         runtime.say(SnapshotTaken(snapshot(troubled, stage(1))))
         await wait_until(pilot, lambda: f"Stage 0 at {HARMLESS} is stalled" in screen_text(pilot))

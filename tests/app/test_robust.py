@@ -21,7 +21,7 @@ from fleetchat.chat.messages import Role
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.chat.tree import MessageId, Node
-from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
+from tests.app.pilot import chat_screen, new_tab, running, screen_text, type_text, wait_until
 from tests.app.test_stored_chats import stored_messages
 from tests.fakes.runtime import FakeRuntime, answer
 
@@ -94,7 +94,7 @@ async def test_resizes_while_three_tabs_stream() -> None:
     async with running(runtime, (100, 30)) as pilot:
         for number in range(3):
             if number:
-                await pilot.press("ctrl+n")
+                await new_tab(pilot)
             await type_text(pilot, "go")
             await pilot.press("enter")
             await wait_until(pilot, lambda number=number: len(runtime.submitted) == number + 1)
@@ -111,7 +111,7 @@ async def test_resizes_while_three_tabs_stream() -> None:
         for chat in chats:
             await wait_until(pilot, lambda chat=chat: chat_screen(pilot)._panes[chat].state.writing is None)
             assert chat_screen(pilot)._panes[chat].state.path[-1].text == REPLY
-        assert "item 29" in screen_text(pilot)
+        await wait_until(pilot, lambda: "item 29" in screen_text(pilot))
 
 
 async def test_thirty_tabs_in_disorder_lose_nothing(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_thirty_tabs_in_disorder_lose_nothing(tmp_path: Path) -> None:
         screen = chat_screen(pilot)
         for number in range(30):
             if number:
-                await pilot.press("ctrl+n")
+                await new_tab(pilot)
             screen.rename(screen.pane, dice.choice(names))
             if number % 3 == 0:
                 await type_text(pilot, f"q{number}")
@@ -143,8 +143,7 @@ async def test_thirty_tabs_in_disorder_lose_nothing(tmp_path: Path) -> None:
         assert len(screen.tabs.numbers) == 1
         for chat in busy:
             runtime.say(TextArrived(chat, "late"), ReplyFinished(chat, answer("late")))
-        await pilot.press("ctrl+n")
-        await pilot.pause()
+        await new_tab(pilot)
     texts = {node.text for node in stored_messages(tmp_path)}
     assert {f"q{number}" for number in range(0, 30, 3)} <= texts
     assert {f"part {chat}" for chat in busy[:5]} <= texts

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from fleetchat.app.events import ChatNumber, ReplyFinished, RuntimeFailed, SnapshotTaken, TextArrived
 from fleetchat.app.panel.layout import PanelMode
-from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
+from tests.app.pilot import chat_screen, new_tab, running, screen_text, type_text, wait_until
 from tests.app.test_dialogues import talk
 from tests.app.test_turns import say
 from tests.fakes.runtime import FakeRuntime, answer, snapshot
@@ -54,7 +54,7 @@ async def finished(pilot: Pilot[None], runtime: FakeRuntime) -> None:
 async def three_chats(pilot: Pilot[None], runtime: FakeRuntime) -> None:
     for number, text in enumerate(("alpha", "beta", "gamma"), start=1):
         if number > 1:
-            await pilot.press("ctrl+n")
+            await new_tab(pilot)
         await say(pilot, text)
         await wait_until(pilot, lambda number=number: len(runtime.submitted) == number)
         runtime.say(TextArrived(ChatNumber(number), f"reply {number}"))

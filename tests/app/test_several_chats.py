@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from fleetchat.app.events import ChatNumber, ReplyFinished, SnapshotTaken, TextArrived
 from fleetchat.app.widgets.reply_view import ReplyView
 from fleetchat.fleet.telemetry import FinishReason
-from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
+from tests.app.pilot import chat_screen, new_tab, running, screen_text, type_text, wait_until
 from tests.fakes.runtime import FakeRuntime, answer, snapshot
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
@@ -30,10 +30,10 @@ async def ask(pilot: Pilot[None], runtime: FakeRuntime, text: str) -> None:
 async def test_three_chats_are_answered_at_the_same_time() -> None:
     runtime = FakeRuntime()
     async with running(runtime, (100, 30)) as pilot:
-        for text in ("alpha", "beta", "gamma"):
+        for number, text in enumerate(("alpha", "beta", "gamma"), start=1):
+            if number > 1:
+                await new_tab(pilot)
             await ask(pilot, runtime, text)
-            if text != "gamma":
-                await pilot.press("ctrl+n")
         assert runtime.submitted == [(ONE, "alpha"), (TWO, "beta"), (THREE, "gamma")]
         for turn in ("first", " second"):
             for number in (ONE, TWO, THREE):
@@ -41,10 +41,14 @@ async def test_three_chats_are_answered_at_the_same_time() -> None:
         speeds = {ONE: 10.0, TWO: 11.0, THREE: 12.5}
         runtime.say(SnapshotTaken(snapshot(tokens_per_s=33.5), speeds))
         await wait_until(pilot, lambda: "12.5/s" in screen_text(pilot))
-        assert tab_line(pilot) == "1 ~ alpha 10.0/s  2 ~ beta 11.0/s  3 ~ gamma 12.5/s  +"
-        assert screen_text(pilot).splitlines()[0].endswith("3 chats writing   33.5 tokens/s")
-        assert "first3 second3" in screen_text(pilot)
-        assert "first1" not in screen_text(pilot)
+        await wait_until(
+            pilot, lambda: tab_line(pilot) == "1 ~ alpha 10.0/s  2 ~ beta 11.0/s  3 ~ gamma 12.5/s  +"
+        )
+        await wait_until(
+            pilot, lambda: screen_text(pilot).splitlines()[0].endswith("3 chats writing   33.5 tokens/s")
+        )
+        await wait_until(pilot, lambda: "first3 second3" in screen_text(pilot))
+        await wait_until(pilot, lambda: "first1" not in screen_text(pilot))
 
         runtime.say(ReplyFinished(ONE, answer("first1 second1")))
         lost = ("stage 1 is lost", "")
@@ -52,19 +56,18 @@ async def test_three_chats_are_answered_at_the_same_time() -> None:
         await wait_until(pilot, lambda: "1 ● alpha  2 ! beta" in tab_line(pilot))
         await pilot.press("alt+1")
         await wait_until(pilot, lambda: "first1 second1" in screen_text(pilot))
-        assert "finished" in screen_text(pilot)
-        assert "1 alpha  2 ! beta" in tab_line(pilot)
+        await wait_until(pilot, lambda: "finished" in screen_text(pilot))
+        await wait_until(pilot, lambda: "1 alpha  2 ! beta" in tab_line(pilot))
         await pilot.press("alt+2")
         await wait_until(pilot, lambda: "failed: stage 1 is lost" in screen_text(pilot))
-        assert "first2" in screen_text(pilot)
+        await wait_until(pilot, lambda: "first2" in screen_text(pilot))
 
 
 async def test_a_hidden_chat_buffers_its_text_and_mounts_nothing() -> None:
     runtime = FakeRuntime()
     async with running(runtime) as pilot:
         await ask(pilot, runtime, "alpha")
-        await pilot.press("ctrl+n")
-        await wait_until(pilot, lambda: chat_screen(pilot).tabs.active == TWO)
+        await new_tab(pilot)
         mounted = len(pilot.app.query("*"))
         for number in range(50):
             runtime.say(TextArrived(ONE, f"- item {number}\n"))
@@ -78,8 +81,7 @@ async def test_every_chat_has_a_prompt_of_its_own() -> None:
     runtime = FakeRuntime()
     async with running(runtime) as pilot:
         await type_text(pilot, "one")
-        await pilot.press("ctrl+n")
-        await wait_until(pilot, lambda: chat_screen(pilot).tabs.active == TWO)
+        await new_tab(pilot)
         await type_text(pilot, "two")
         await pilot.press("ctrl+pagedown")
         await wait_until(pilot, lambda: chat_screen(pilot).tabs.active == ONE)
@@ -104,8 +106,7 @@ async def test_stop_is_for_the_chat_that_is_seen() -> None:
     runtime = FakeRuntime()
     async with running(runtime) as pilot:
         await ask(pilot, runtime, "alpha")
-        await pilot.press("ctrl+n")
-        await wait_until(pilot, lambda: chat_screen(pilot).tabs.active == TWO)
+        await new_tab(pilot)
         await ask(pilot, runtime, "beta")
         await pilot.press("escape")
         await wait_until(pilot, lambda: runtime.stopped == [TWO])
@@ -119,10 +120,10 @@ async def test_a_closed_chat_is_reopened_with_its_messages() -> None:
         await wait_until(pilot, lambda: "kept reply" in screen_text(pilot))
         await pilot.press("alt+w")  # the last tab: an empty chat takes its place
         await wait_until(pilot, lambda: "Type a message" in screen_text(pilot))
-        assert tab_line(pilot) == "1 New chat  +"
+        await wait_until(pilot, lambda: tab_line(pilot) == "1 New chat  +")
         await pilot.press("alt+t")
         await wait_until(pilot, lambda: "kept reply" in screen_text(pilot))
-        assert tab_line(pilot) == "1 New chat  2 alpha  +"
+        await wait_until(pilot, lambda: tab_line(pilot) == "1 New chat  2 alpha  +")
 
 
 async def test_closing_a_busy_chat_ends_its_reply_and_reopening_keeps_the_text() -> None:
@@ -135,7 +136,7 @@ async def test_closing_a_busy_chat_ends_its_reply_and_reopening_keeps_the_text()
         await wait_until(pilot, lambda: runtime.closed == [ONE])
         await pilot.press("alt+t")
         await wait_until(pilot, lambda: "half a reply" in screen_text(pilot))
-        assert "stopped by you" in screen_text(pilot)
+        await wait_until(pilot, lambda: "stopped by you" in screen_text(pilot))
         await ask(pilot, runtime, "more")
 
 
@@ -144,7 +145,10 @@ async def test_a_chat_is_renamed_and_moved() -> None:
     async with running(runtime) as pilot:
         await pilot.press("f2")
         await wait_until(pilot, lambda: "Name of this chat" in screen_text(pilot))
-        await pilot.press("escape", "f2")
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: "Name of this chat" not in screen_text(pilot))
+        await pilot.press("f2")
+        await wait_until(pilot, lambda: "Name of this chat" in screen_text(pilot))
         await type_text(pilot, "Mine")
         await pilot.press("enter")
         await wait_until(pilot, lambda: tab_line(pilot) == "1 Mine  +")
@@ -174,7 +178,7 @@ async def test_a_thought_is_folded_and_a_click_shows_it() -> None:
         await wait_until(pilot, lambda: "▸ Thinking, 3 words" in screen_text(pilot))
         runtime.say(ReplyFinished(ONE, answer("<think>\nlet me see\n</think>\n\nIt is **four**.")))
         await wait_until(pilot, lambda: "It is four." in screen_text(pilot))
-        assert "let me see" not in screen_text(pilot)
+        await wait_until(pilot, lambda: "let me see" not in screen_text(pilot))
         await pilot.click("ThoughtView")
         await wait_until(pilot, lambda: "let me see" in screen_text(pilot))
         assert pilot.app.query_one(ReplyView).text == "It is **four**."

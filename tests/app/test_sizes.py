@@ -17,6 +17,7 @@ WORDS = ["# Title\n\n", *[f"- item **{number}**\n" for number in range(40)], "\n
 
 async def test_at_80_columns_the_fleet_is_one_line() -> None:
     async with running(FakeRuntime(), (80, 24)) as pilot:
+        await wait_until(pilot, lambda: "21.4 tokens/s" in screen_text(pilot))
         lines = screen_text(pilot).splitlines()
         assert lines[-2] == "  2 of 2 stages ready    21.4 tokens/s  back   0.3 ms  F9 shows more"
         for key in ("Send", "Newline", "Stop", "New chat", "Quit"):
@@ -26,6 +27,7 @@ async def test_at_80_columns_the_fleet_is_one_line() -> None:
 
 async def test_beside_the_chat_all_figures_fit() -> None:
     async with running(FakeRuntime(), (140, 40)) as pilot:
+        await wait_until(pilot, lambda: "21.4 tokens/s" in screen_text(pilot))
         lines = screen_text(pilot).splitlines()
         assert max(map(len, lines)) <= 140
         table = "\n".join(line[84:] for line in lines)
@@ -81,6 +83,6 @@ async def test_resizing_while_a_reply_streams_loses_nothing() -> None:
             await pilot.resize_terminal(width, height)
             await pilot.press("x")
         await wait_until(pilot, lambda: "finished" in screen_text(pilot))
-        assert "• item 39" in screen_text(pilot)
+        await wait_until(pilot, lambda: "• item 39" in screen_text(pilot))
         assert pilot.app.query_one(Prompt).text == "x" * 8
         assert pilot.app.screen.query_one(FleetLine).display

@@ -14,7 +14,7 @@ from fleetchat.app.open_tabs import OpenTabs, read_open_tabs, write_open_tabs
 from fleetchat.chat.history import FILE_NAME, ChatId, open_history
 from fleetchat.chat.tree import Node, Status
 from fleetchat.errors import HistoryError
-from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
+from tests.app.pilot import chat_screen, new_tab, running, screen_text, type_text, wait_until
 from tests.fakes.runtime import FakeRuntime, answer
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
@@ -60,8 +60,10 @@ async def test_a_killed_run_leaves_question_and_text_and_the_next_sends_nothing(
     again = FakeRuntime()
     async with running(again, state=tmp_path) as pilot:
         await wait_until(pilot, lambda: "half a reply" in screen_text(pilot))
-        assert "interrupted: the program ended while this was written" in screen_text(pilot)
-        assert screen_text(pilot).splitlines()[1].strip() == "1 question  +"
+        await wait_until(
+            pilot, lambda: "interrupted: the program ended while this was written" in screen_text(pilot)
+        )
+        await wait_until(pilot, lambda: screen_text(pilot).splitlines()[1].strip() == "1 question  +")
         await pilot.pause()
         assert again.submitted == []
         await ask(pilot, again, "next")
@@ -91,7 +93,7 @@ async def test_tabs_titles_and_order_come_back(tmp_path: Path) -> None:
             await ask(pilot, runtime, text)
             runtime.say(ReplyFinished(chat_screen(pilot).tabs.active, answer(f"re {text}")))
             await wait_until(pilot, lambda text=text: f"re {text}" in screen_text(pilot))
-            await pilot.press("ctrl+n")
+            await new_tab(pilot)
         await pilot.press("ctrl+pagedown", "ctrl+pagedown")  # around: beta
         await wait_until(pilot, lambda: "re beta" in screen_text(pilot))
         chat_screen(pilot).rename(chat_screen(pilot).pane, "../x [/b] 👩\u200d🚀")

@@ -35,7 +35,7 @@ async def test_new_text_is_followed() -> None:
         runtime.say(TextArrived(FIRST, numbered(60, 90)))
         await wait_until(pilot, lambda: "line 89" in screen_text(pilot))
         assert transcript.following
-        assert HINT not in screen_text(pilot)
+        await wait_until(pilot, lambda: HINT not in screen_text(pilot))
 
 
 async def test_scrolled_up_it_holds_still_until_end_is_pressed() -> None:
@@ -50,7 +50,7 @@ async def test_scrolled_up_it_holds_still_until_end_is_pressed() -> None:
         assert transcript.scroll_y == held_at
         await pilot.press("end")
         await wait_until(pilot, lambda: "line 89" in screen_text(pilot))
-        assert HINT not in screen_text(pilot)
+        await wait_until(pilot, lambda: HINT not in screen_text(pilot))
         runtime.say(TextArrived(FIRST, numbered(90, 120)))
         await wait_until(pilot, lambda: "line 119" in screen_text(pilot))
 
