@@ -176,11 +176,15 @@ async def test_a_delayed_leg_is_seen_on_its_own_leg_only() -> None:
             fake.fleet.new_session(), request([1, 2], max_tokens=20), Letters(), on_text=lambda text: None
         )
         assert list(answer.token_ids) == reply(0, 2, 20, by_position)
-        await wait_for(lambda: fake.fleet.snapshot().stages[1].network_ms.count > 2)
-        snapshot = fake.fleet.snapshot(timeline_seconds=30.0)
-    assert 29 <= snapshot.stages[1].network_ms.p50 <= 40
-    assert snapshot.stages[0].network_ms.p50 < 10
-    assert snapshot.return_network_ms.p50 < 10
+
+        def only_that_leg_is_slow() -> bool:
+            """A ping may meet a busy machine: the median does not for long."""
+            snapshot = fake.fleet.snapshot()
+            first, second = (stage.network_ms for stage in snapshot.stages)
+            back = snapshot.return_network_ms
+            return second.count > 2 and 29 <= second.p50 <= 40 and first.p50 < 10 and back.p50 < 10
+
+        await wait_for(only_that_leg_is_slow)
 
 
 @pytest.mark.trio

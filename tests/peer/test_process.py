@@ -142,7 +142,7 @@ def test_an_embedded_peer_ends_with_its_stdin(options: tuple[str, ...]) -> None:
                 chain = await open_chain([address])
                 await chain.send(piece(1, 0, [5]))
                 if options:
-                    await chain.wait_statistics(lambda statistics: statistics.queue_length == 0)
+                    await chain.wait_statistics(lambda statistics: statistics.queue_length == 1)
 
         trio.run(begin)
         assert process.stdin is not None
