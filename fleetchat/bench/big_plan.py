@@ -17,6 +17,9 @@ MODEL, QUICK_MODEL, DRAFT = "llama-3.1-8b", "llama-3.2-1b", "llama-3.2-1b"
 ALIKE = ("llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", "llama-3.3-70b")
 """Shapes that the generator has the layout of."""
 ENGINES = ("masked", "paged")
+PROMPTS = (200, 2000)  # tokens
+QUICK_PROMPTS = (64, 512)
+LONGEST_PROMPT = 4000  # tokens: with a reply it is to fit into the context
 LEAST_FREE = 30 << 30  # bytes of disk, below which a model that no machine holds is not measured
 STAGE_BYTES = 8 << 30  # about the largest stage, when the number of stages is not given
 ROOM = 1.1  # of what was counted
@@ -25,7 +28,10 @@ MEMORY_OF_A_STAGE = 1.5  # bytes for each byte of a shard: weights that are repa
 
 @dataclass(frozen=True, slots=True)
 class BigPlan:
-    """`folder` is where models and shards are made; `keep` leaves them there for the next run."""
+    """`folder` is where models and shards are made; `keep` leaves them there for the next run.
+
+    `prompts` are lengths in tokens; `drafter` is what guesses tokens ahead in the end, or none.
+    """
 
     shape: ModelShape
     stages: int
@@ -34,6 +40,8 @@ class BigPlan:
     keep: bool = False
     engines: tuple[str, ...] = ENGINES
     every_stage: bool = False
+    prompts: tuple[int, ...] = PROMPTS
+    drafter: str = "model"
 
     @property
     def name(self) -> str:
@@ -114,6 +122,8 @@ def plan_for(
     quick: bool,
     engine: str | None = None,
     every_stage: bool = False,
+    prompts: tuple[int, ...] | None = None,
+    drafter: str = "model",
 ) -> BigPlan:
     """What was asked for; `engine` None measures both. Raises InputError for what cannot be measured."""
     name = model or (QUICK_MODEL if quick else MODEL)
@@ -124,8 +134,11 @@ def plan_for(
     count = stages or max(2, -(-model_bytes(shape) // STAGE_BYTES))
     if not 1 <= count <= shape.layers:
         raise InputError(f"--stages must be from 1 to {shape.layers}, not {count}")
+    prompts = prompts or (QUICK_PROMPTS if quick else PROMPTS)
+    if not all(1 <= tokens <= LONGEST_PROMPT for tokens in prompts):
+        raise InputError(f"--prompts must be from 1 to {LONGEST_PROMPT} tokens")
     engines = ENGINES if engine is None else (engine,)
-    return BigPlan(shape, count, one_by_one, folder, keep, engines, every_stage)
+    return BigPlan(shape, count, one_by_one, folder, keep, engines, every_stage, prompts, drafter)
 
 
 def lacking(plan: BigPlan) -> str | None:

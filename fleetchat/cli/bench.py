@@ -232,6 +232,8 @@ def _add_big(measurements: argparse._SubParsersAction[Any]) -> None:
             quick=options.quick,
             engine=options.kv,
             every_stage=options.every_stage,
+            prompts=numbers("--prompts", options.prompts, int) if options.prompts else None,
+            drafter=options.drafter,
         )
         return run(options, lambda setting: measure_big(setting, plan))
 
@@ -260,6 +262,15 @@ def _add_big(measurements: argparse._SubParsersAction[Any]) -> None:
         "--kv",
         choices=("masked", "paged"),
         help="how stages keep the KV cache (default: one after the other)",
+    )
+    parser.add_argument(
+        "--drafter",
+        choices=("none", "model", "ngram+model"),
+        default="model",
+        help="what guesses tokens ahead in the end (default: a made-up model of llama-3.2-1b's shape)",
+    )
+    parser.add_argument(
+        "--prompts", metavar="N,N", help="lengths of the prompts in tokens (default 200,2000; --quick 64,512)"
     )
     _add_effort(parser)
     parser.set_defaults(run=measure, recipe="", source=None, store=None)

@@ -10,7 +10,7 @@ from subprocess import PIPE, Popen
 import numpy as np
 import pytest
 
-from fleetchat.bench import big_chain
+from fleetchat.bench import big_build, big_chain
 from fleetchat.bench.big import measure_big
 from fleetchat.bench.big_plan import ALIKE, BigPlan, lacking, layer_bytes, model_bytes, plan_for, table_bytes
 from fleetchat.bench.big_stages import LEG_SECONDS, PROMPT, StageTimes, estimated_rows, stage_rows
@@ -168,18 +168,18 @@ async def test_a_chain_of_a_small_shape_is_built_loaded_asked_and_survives_a_kil
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SHAPES, SMALL.name, SMALL)
-    monkeypatch.setattr(big_chain, "DRAFT", SMALL.name)
-    monkeypatch.setattr(big_chain, "QUICK_PROMPTS", (16, 40))
-    asked = BigPlan(SMALL, 2, False, tmp_path / "big", engines=("paged",))
+    for module in (big_build, big_chain):
+        monkeypatch.setattr(module, "DRAFT", SMALL.name)
+    asked = BigPlan(SMALL, 2, False, tmp_path / "big", engines=("paged",), prompts=(16, 40))
     notes: list[str] = []
     report = await measure_big(Setting(tmp_path, QUICK, (), notes.append), asked)
     rows = {row.id.removeprefix("big.small."): row for row in report.rows}
-    assert {"generate", "build", "shard.0", "shard.1", "load.first.paged", "load.paged"} <= set(rows)
+    assert {"generate", "build", "shard.0", "shard.1", "load.paged", "load.draft.paged"} <= set(rows)
     assert {"ttft.16.paged", "decode.16.paged", "ttft.40.paged", "decode.40.paged", "draft.paged"} <= set(
         rows
     )
     assert all(row.value > 0 for row in report.rows)
-    assert rows["recovery.paged"].baseline == pytest.approx(rows["load.first.paged"].value + 15.0)
+    assert rows["recovery.paged"].baseline == pytest.approx(rows["load.paged"].value + 15.0)
     assert not asked.folder.exists()
     assert any("a stage is killed" in note for note in notes)
 
