@@ -283,10 +283,10 @@ def _report(measured: Measured, manifest: Manifest, threads: int) -> Report:
         formula=(
             "ttft: seconds to the first token; decode: tokens behind it a second; memory: anonymous memory "
             "that a peer takes until it is ready, against its shard; activations: the most that a stage "
-            "takes on top of that for a prompt and its reply, kept: what it holds of it afterwards; build.memory: "
-            "the most that the build takes, against the largest shard; recovery: the longest gap of a reply "
-            "whose last stage was killed, against a load and 15 s; draft: tokens a second behind the first "
-            "one, against no drafts"
+            "takes on top of that for a prompt and its reply, kept: what it holds of it afterwards; "
+            "build.memory: the most that the build takes, against the largest shard; recovery: the longest "
+            "gap of a reply whose last stage was killed, against a load and 15 s; draft: tokens a second "
+            "behind the first one, against no drafts"
         ),
         ceiling="1 for ttft and decode: the same kernels run on the same cores",
         rows=tuple(measured.rows),

@@ -4,10 +4,11 @@ One JSON object on stdin, one a line on stdout::
 
     {"whole": XML, "folder": …, "ranges": [[0, 15], …], "index": i, "precision": …, "threads": N,
      "entering": NPZ or null, "leaving": NPZ, "prompt": N, "steps": N}
-    -> {"step": text} … then {"cut_s", "load_s", "prefill_s", "decode_s", "loaded_bytes", "largest"}
+    -> {"step": text} … then {"cut_s", "load_s", "prefill_s", "decode_s", "loaded_bytes", "largest", "apart"}
 
 `entering` holds what the stage before put out: `prompt` f32 [rows, hidden], `steps` f32 [steps, hidden]. The
 first stage takes tokens instead. What this stage puts out goes to `leaving`, but for the last one's logits.
+`apart` is how far the stage is from the same layers in the graph that it was cut from.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from fleetchat.bench.peak import anonymous_now
 from fleetchat.cutter.cut import CutResult, CutStage, cut_model
+from fleetchat.cutter.stagewise import ids_needed, same_graph
 from fleetchat.engine.huge_pages import use_huge_pages
 from fleetchat.engine.interface import EngineSlice
 from fleetchat.engine.masked import MaskedEngine
@@ -68,12 +70,19 @@ def measured(order: dict[str, Any]) -> dict[str, float]:
         steps.append(rows)
     if not is_last:
         np.savez(order["leaving"], prompt=prompt, steps=np.concatenate(steps))
+    engine.close()
+    del engine
+    tell("comparing with the whole")
+    first, last = order["ranges"][order["index"]]
+    ids = np.arange(ids_needed(0)) % 256
+    apart = same_graph(Path(order["whole"]), stage.xml, (first, last), ids, threads=order["threads"])
     return {
         "cut_s": cut_seconds,
         "load_s": load_seconds,
         "prefill_s": prefill_seconds,
         "decode_s": median(decode_seconds),
         "loaded_bytes": loaded,
+        "apart": apart,
         "largest": float(max(np.abs(prompt).max(), *(np.abs(rows).max() for rows in steps))),
     }
 

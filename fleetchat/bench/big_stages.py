@@ -44,6 +44,7 @@ class StageTimes:
     memory: int
     prefill: float
     decode: float
+    apart: float = 0.0  # from its layers in the whole graph, largest difference
 
 
 async def measure_stages(setting: Setting, plan: BigPlan) -> Report:
@@ -66,7 +67,8 @@ async def measure_stages(setting: Setting, plan: BigPlan) -> Report:
             f"it put out for a prompt of {PROMPT} tokens and {STEPS} tokens behind it"
         ),
         formula=(
-            "build.memory and memory: anonymous memory against the shard; decode: median ms of a token; "
+            "build.memory and memory: anonymous memory against the shard; check: the stage against the same "
+            "layers in the graph that it was cut from; decode: median ms of a token; "
             "chain: an ESTIMATE, not measured: the stages' times, and a leg between machines for each of "
             f"them and one back, {1000 * LEG_SECONDS:g} ms and 1 Gbit/s; decode.1 is one conversation, "
             "decode.full as many as keep all stages busy with one token each"
@@ -90,6 +92,7 @@ def stage_rows(name: str, index: int, times: StageTimes) -> list[Row]:
         Row(f"{begin}.load", times.load, "s"),
         Row(f"{begin}.prefill.{PROMPT}", times.prefill, "s"),
         Row(f"{begin}.decode", 1000 * times.decode, "ms"),
+        Row(f"{begin}.check", times.apart, "largest difference"),
     ]
     for part, used in (("build.memory", times.cut_memory), ("memory", times.memory)):
         if used:
@@ -159,6 +162,8 @@ async def _measure_stage(
     size = (cut / f"stage-{index:02}.bin").stat().st_size
     for folder in (made, cut):
         shutil.rmtree(folder, ignore_errors=True)
+    if said["apart"] > 0:
+        raise BuildError(f"{label} differs from the whole model by {said['apart']:.3g}")
     cutting = peaks.get("cutting", Peak()).most
     return StageTimes(
         size,
@@ -169,6 +174,7 @@ async def _measure_stage(
         int(said["loaded_bytes"]),
         said["prefill_s"],
         said["decode_s"],
+        said["apart"],
     )
 
 

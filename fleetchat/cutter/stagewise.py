@@ -104,6 +104,19 @@ def stagewise_check(
     return judged(check, tolerance_for(reference), window)
 
 
+def same_graph(
+    whole_xml: Path, stage_xml: Path, layers: LayerRange, ids: IntArray, *, threads: int | None = None
+) -> float:
+    """The largest difference between one stage and its layers in the whole graph: 0.0, or the cut is wrong.
+
+    Takes the memory of one stage, whatever the whole is. Of the stage's output only; the logits of the last.
+    """
+    core, config, run = ov.Core(), exact_config(threads), _reference_run(ids, 0)
+    entering, expected = _in_the_whole(core, config, whole_xml, layers, run)
+    found = _passed(core.compile_model(core.read_model(stage_xml), "CPU", config), run, entering)
+    return max(map(_distance, found, expected))
+
+
 def _in_the_whole(
     core: ov.Core, config: dict[str, Any], whole_xml: Path, layers: LayerRange, run: Run
 ) -> tuple[Rows, Rows]:

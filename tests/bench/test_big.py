@@ -99,6 +99,7 @@ def test_a_stage_is_told_with_its_memory_against_its_shard() -> None:
     rows = {row.id: row for row in stage_rows("70b", 2, TIMES)}
     assert rows["big.70b.stage.2.shard"].value == 1.0
     assert rows["big.70b.stage.2.decode"].value == 250.0
+    assert rows["big.70b.stage.2.check"].value == 0.0
     assert rows["big.70b.stage.2.memory"].ratio == pytest.approx(1.1)
     assert rows["big.70b.stage.2.build.memory"].ratio == pytest.approx(1.2)
 
@@ -152,7 +153,13 @@ def test_a_stage_process_cuts_loads_and_runs_on_what_the_stage_before_put_out(tm
         ) as child:
             said, _ = child.communicate(json.dumps(order) + "\n")
         *steps, result = map(json.loads, said.splitlines())
-        assert [one["step"] for one in steps] == ["cutting", "loading", "running"]
+        assert [one["step"] for one in steps] == [
+            "cutting",
+            "loading",
+            "running",
+            "comparing with the whole",
+        ]
+        assert result["apart"] == 0.0
         assert result["decode_s"] > 0
         assert 0.1 < result["largest"] < 1000
         assert (tmp_path / f"cut-{index}" / f"stage-{index:02}.bin").is_file()

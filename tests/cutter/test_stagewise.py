@@ -11,7 +11,7 @@ import pytest
 from fleetchat.cutter.cut import cut_model
 from fleetchat.cutter.manifest import SelfCheck
 from fleetchat.cutter.partition import LayerRange
-from fleetchat.cutter.stagewise import ids_needed, stagewise_check
+from fleetchat.cutter.stagewise import ids_needed, same_graph, stagewise_check
 from fleetchat.errors import BuildError
 from tests.cutter.fixture_models import CORE, VOCABULARY, whole_ir
 from tests.cutter.test_selfcheck import constants, replace
@@ -58,6 +58,10 @@ def test_a_stage_with_a_changed_weight_is_caught(damaged: int, tmp_path: Path) -
     replace(largest, largest.data * np.float32(1.001))
     wrong = tmp_path / "damaged.xml"
     ov.save_model(model, wrong, compress_to_fp16=False)
+    right, layers = stages[damaged]
+    ids = np.arange(ids_needed(0))
+    assert same_graph(whole_ir("llama"), right, layers, ids, threads=1) == 0.0
+    assert same_graph(whole_ir("llama"), wrong, layers, ids, threads=1) > 0.0
     stages[damaged] = (wrong, stages[damaged][1])
     with pytest.raises(BuildError, match=r"the stages differ from the whole model by .* more than 0"):
         check("llama", stages)
