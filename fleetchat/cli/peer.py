@@ -68,6 +68,7 @@ def register(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--log", metavar="FILE", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--cores", metavar="N,N", help=argparse.SUPPRESS)
+    parser.add_argument("--stages-here", metavar="N", type=int, default=1, help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
@@ -211,6 +212,7 @@ def _peer_options(options: argparse.Namespace, key: bytes) -> PeerOptions:
         device=options.device,
         threads=threads,
         cells=options.kv_cells,
+        stages_here=options.stages_here,
         time_layer=partial(time_layer_in_process, device=options.device, threads=threads),
         pause=pause,
     )

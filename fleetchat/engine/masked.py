@@ -62,9 +62,10 @@ class MaskedEngine:
     """Implements `engine.interface.StageEngine` for one shard.
 
     `context` is the model's; a session may hold `reserved_cells(context)` physical cells. `cells` is the
-    budget of all sessions, None = what the free memory allows. `attention_layers` is what must be
-    fused on CPU (None = all layers that have state). `fast` has the settings of that precision. `rollback`
-    is the manifest's. Raises FleetError when the shard cannot be loaded, or is not what the arguments say.
+    budget of all sessions, None = what the free memory allows, which `sharers` stages divide between them.
+    `attention_layers` is what must be fused on CPU (None = all layers that have state). `fast` has the
+    settings of that precision. `rollback` is the manifest's. Raises FleetError when the shard cannot be
+    loaded, or is not what the arguments say.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class MaskedEngine:
         context: int,
         kv_values_per_cell: int,
         cells: int | None = None,
+        sharers: int = 1,
         device: str = "CPU",
         attention_layers: int | None = None,
         fast: FastSettings = DEFAULT,
@@ -109,7 +111,7 @@ class MaskedEngine:
         self.over_allocation = OVER_ALLOCATION
         if cells is None:
             self.over_allocation = measured_over_allocation(self, warm_rows, self.cell_bytes)
-            cells = affordable_cells(self.cell_bytes, self.over_allocation)
+            cells = affordable_cells(self.cell_bytes, self.over_allocation, sharers)
         self._traits = EngineTraits("masked", sessions_per_batch=1, can_fork=False, block_size=1, cells=cells)
 
     # --- what StageEngine asks for ------------------------------------------------------------------

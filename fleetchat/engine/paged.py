@@ -39,7 +39,8 @@ _WARM_UP = SessionKey(ChainId(""), SessionId(0))
 class PagedEngine:
     """Implements `engine.interface.StageEngine` for one shard.
 
-    `cells` is the budget of all sessions, begun blocks included; None = what the free memory allows.
+    `cells` is the budget of all sessions, begun blocks included; None = what the free memory
+    allows, which `sharers` stages divide between them.
     `attention_layers` is how many layers the shard must have (None = any). `fast` has the settings of
     that precision. Raises FleetError when the shard cannot be loaded or is not what the arguments say.
     """
@@ -55,6 +56,7 @@ class PagedEngine:
         precision: Precision | str,
         threads: int,
         cells: int | None = None,
+        sharers: int = 1,
         device: str = "CPU",
         attention_layers: int | None = None,
         fast: FastSettings = DEFAULT,
@@ -72,7 +74,10 @@ class PagedEngine:
             raise FleetError(text, hint=USE_MASKED)
         size = self._cache.block_size
         self.cell_bytes = self._cache.block_bytes // size
-        blocks = affordable_cells(self.cell_bytes, 1.0) // size if cells is None else -(-cells // size)
+        if cells is None:
+            blocks = affordable_cells(self.cell_bytes, 1.0, sharers) // size
+        else:
+            blocks = -(-cells // size)
         self._pool = BlockPool(max(1, blocks))
         self._managers: dict[ChainId, BlockManager[SessionKey]] = {}
         self._traits = EngineTraits("paged", SESSIONS_PER_BATCH, True, size, self._pool.capacity * size)

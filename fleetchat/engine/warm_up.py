@@ -76,12 +76,15 @@ def measured_over_allocation(runner: Runner[Session], rows: int, cell_bytes: int
     return min(MOST_OVER_ALLOCATION, max(LEAST_OVER_ALLOCATION, measured))
 
 
-def affordable_cells(cell_bytes: int, over_allocation: float) -> int:
-    """Cells that the free memory allows. Raises FleetError when the system does not tell how much is free."""
+def affordable_cells(cell_bytes: int, over_allocation: float, sharers: int = 1) -> int:
+    """Cells that one of so many stages may have of the free memory, which they share.
+
+    Raises FleetError when the system does not tell how much is free.
+    """
     available = available_memory()
     if available == 0:
         raise FleetError("cannot tell how much memory is free", hint="say --kv-cells N")
-    return int(available * MEMORY_SHARE / (cell_bytes * over_allocation))
+    return int(available * MEMORY_SHARE / (sharers * cell_bytes * over_allocation))
 
 
 def reason(error: Exception) -> str:

@@ -34,9 +34,13 @@ async def embedded_peer(
     log_file: Path,
     core: int | None = None,
     kv_cells: int | None = None,
+    stages_here: int = 1,
     device: str = "CPU",
 ) -> AsyncIterator[tuple[Address, trio.Process]]:
-    """Run one peer process; yields its address. Raises FleetError when it does not start."""
+    """Run one peer process; yields its address. Raises FleetError when it does not start.
+
+    `stages_here` embedded stages, this one included, divide the machine's memory between them.
+    """
     arguments = ["peer", "--embedded", "--threads", str(threads), "--store", str(store_root)]
     arguments += ["--log", str(log_file)]
     if device != "CPU":
@@ -47,6 +51,8 @@ async def embedded_peer(
         arguments += ["--certificate", str(certificate)]
     if kv_cells is not None:
         arguments += ["--kv-cells", str(kv_cells)]
+    if stages_here != 1:
+        arguments += ["--stages-here", str(stages_here)]
     options: dict[str, Any] = {**own_process_group(), "env": child_environment()}
     process = await trio.lowlevel.open_process(
         child_command(*arguments),

@@ -117,6 +117,7 @@ class OwnPeers:
                     log_file=log_folder() / f"peer-{stage}.log",
                     core=options.cores[stage % len(options.cores)] if options.cores else None,
                     kv_cells=options.kv_cells,
+                    stages_here=sum(peer.address is None for peer in options.peers),
                     device=options.peers[stage].device,
                 )
             )

@@ -193,6 +193,7 @@ def _masked(
         context=request.manifest.context,
         kv_values_per_cell=request.entry.kv_values_per_cell,
         cells=cells,
+        sharers=request.sharers,
         device=request.device,
         attention_layers=request.entry.fused_layers,
         fast=settings,
@@ -214,6 +215,7 @@ def _paged(
         precision=request.precision,
         threads=request.threads,
         cells=cells,
+        sharers=request.sharers,
         device=request.device,
         attention_layers=len(request.entry.kv_shapes) // 2,  # keys and values; others share them
         fast=settings,

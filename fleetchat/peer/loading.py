@@ -46,7 +46,7 @@ class ShardStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """All that an engine is made from. `cells` None: from the free memory.
+    """All that an engine is made from. `cells` None: from the free memory, which `sharers` stages divide.
 
     `on_step` hears what is done, `on_settings` which settings are in force and why.
     """
@@ -59,6 +59,7 @@ class EngineRequest:
     device: str
     threads: int
     cells: int | None
+    sharers: int = 1
     on_step: Callable[[str], None] = lambda step: None
     on_settings: Callable[[str], None] = lambda settings: None
 
@@ -140,12 +141,15 @@ class LoadedStages:
         device: str,
         threads: int,
         cells: int | None,
+        stages_here: int = 1,
     ) -> None:
+        """`stages_here` are known to share the memory of this machine."""
         self.device = device
         self._store = store
         self._engine_factory = engine_factory
         self._threads = threads
         self._cells = cells
+        self._stages_here = stages_here
         self._stages: dict[StageKey, LoadedStage] = {}  # those without users: least recently used first
 
     def enter(self, user: ServedKey, open_: Open, manifest: Manifest) -> LoadedStage:
@@ -229,6 +233,7 @@ class LoadedStages:
             device=self.device,
             threads=self._threads,
             cells=self._cells,
+            sharers=max(self._stages_here, len(self._stages)),
             on_step=stage.on_step,
             on_settings=stage.on_settings,
         )

@@ -45,12 +45,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PeerOptions:
-    """`cells` None: from the memory that is free when a shard is loaded. Deadlines in seconds."""
+    """`cells` None: from the memory that is free when a shard is loaded, shared by `stages_here` stages.
+
+    Deadlines in seconds.
+    """
 
     key: bytes
     device: str = "CPU"
     threads: int = 1
     cells: int | None = None
+    stages_here: int = 1
     engines: tuple[str, ...] = ENGINES
     handshake_deadline: float = HANDSHAKE_DEADLINE
     first_frame_deadline: float = FIRST_FRAME_DEADLINE
@@ -70,7 +74,12 @@ async def serve(
 ) -> None:
     """Serve shards until cancelled; then say GOODBYE to every coordinator and end the threads."""
     stages = LoadedStages(
-        store, engine_factory, device=options.device, threads=options.threads, cells=options.cells
+        store,
+        engine_factory,
+        device=options.device,
+        threads=options.threads,
+        cells=options.cells,
+        stages_here=options.stages_here,
     )
     peer = Peer(options, store, stages)
     try:

@@ -64,6 +64,7 @@ def test_what_cannot_be_measured_counts_double(monkeypatch: pytest.MonkeyPatch) 
 def test_affordable_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleetchat.engine.warm_up.available_memory", lambda: 1_000_000)
     assert affordable_cells(100, 2.0) == 4000
+    assert affordable_cells(100, 2.0, sharers=2) == 2000
 
 
 def test_the_reason_is_the_last_line() -> None:

@@ -12,6 +12,7 @@ from fleetchat.ids import Epoch
 from fleetchat.peer import service as service_module
 from fleetchat.peer.loading import EngineRequest
 from fleetchat.peer.queue import WINDOW
+from fleetchat.peer.serve import PeerOptions
 from fleetchat.wire.frames import (
     AttachRole,
     Error,
@@ -23,6 +24,7 @@ from fleetchat.wire.frames import (
 from tests.fakes.engine import FakeEngine, by_session
 from tests.peer.builders import batch, opening, piece
 from tests.peer.coordinator import (
+    KEY,
     Coordinator,
     attached,
     chain_id,
@@ -44,6 +46,19 @@ async def test_ready_says_what_the_stage_is() -> None:
         (ready,) = chain.ready
         assert (ready.cells, ready.window, ready.engine, ready.can_fork) == (777, WINDOW, "masked", False)
         assert (ready.device, ready.self_check, ready.sessions_per_batch) == ("CPU", "passed", 1)
+        await chain.close()
+
+
+async def test_stages_of_one_machine_divide_the_memory_that_is_free() -> None:
+    requests: list[EngineRequest] = []
+
+    def make(request: EngineRequest) -> FakeEngine:
+        requests.append(request)
+        return FakeEngine(0, 1)
+
+    async with fake_peer(make_engine=make, options=PeerOptions(KEY, stages_here=3)) as peer:
+        chain = await open_chain([peer.address])
+        assert [request.sharers for request in requests] == [3]
         await chain.close()
 
 
