@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetchat.chat.channels import ChannelDecoder, has_channels
 from fleetchat.chat.messages import Message, Role
 from fleetchat.chat.prompt import render
 from fleetchat.chat.stream_decoder import StreamDecoder
@@ -33,7 +34,7 @@ class ChatFormat:
 
     def decoder(self) -> StreamDecoder:
         """A decoder for one reply."""
-        return self.tokenizer.decoder()
+        return ChannelDecoder(self.tokenizer) if has_channels(self.tokenizer) else self.tokenizer.decoder()
 
 
 class Conversation:
@@ -90,7 +91,7 @@ class PlainText:
     def ask(self, prompt: str) -> tuple[int, ...]:
         """Append `prompt`; the whole text as token ids. Raises PromptError, and then nothing was added."""
         check_not_empty(prompt)
-        token_ids = (*self._ids, *self._tokenizer.encode(prompt, specials=True))
+        token_ids = self._tokenizer.begun([*self._ids, *self._tokenizer.encode(prompt, specials=True)])
         check_room(token_ids, self._context)
         self._ids = token_ids
         return token_ids

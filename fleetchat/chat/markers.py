@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fleetchat.chat.messages import Message
+from fleetchat.chat.template import CLOSING, OPENING, ChatTemplate
+from fleetchat.chat.thoughts import Said
 from fleetchat.errors import PromptError, SourceError
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)  # plane 15
@@ -26,94 +27,96 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Splice:
-    """Ids that enter the prompt as they are."""
+class Part:
+    """What the template wrote of a message: of its thought, or of its content."""
 
-    token_ids: tuple[int, ...]
+    number: int
+    of_thought: bool
+    text: str
 
 
-Piece = Span | Splice
+Piece = Span | Part
 
 
 class Markers:
-    """A pair of marks for each message of one conversation."""
+    """Pairs of marks for the messages of one conversation."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        """`texts` is all text in which the marks must not occur."""
+    def __init__(self, template: ChatTemplate, messages: Sequence[Said], opening: str) -> None:
+        """`opening` is what a thought begins with that the reply did not begin itself."""
+        self._messages = messages
+        self._opening_text = opening or OPENING
+        self._inline = template.takes_thoughts
+        self._keys = template.thought_keys
+        texts = [template.source, *(text for one in messages for text in (one.answer, one.thought or ""))]
         used = set().union(*texts)
         free = (chr(code) for code in _PRIVATE_USE if chr(code) not in used)
         self._opening, self._closing = next(free), next(free)
         opening, closing = re.escape(self._opening), re.escape(self._closing)
         self._pattern = re.compile(f"({opening}|{closing})(\\d+)(?:{opening}|{closing})")
 
-    def marked(self, messages: Sequence[Message]) -> list[dict[str, str]]:
-        """The messages as a template takes them. Generated replies are nothing but their marks."""
-        return [
-            {"role": message.role.value, "content": self._marked(number, message)}
-            for number, message in enumerate(messages)
-        ]
+    def marked(self, *, typed: bool = True) -> list[dict[str, str]]:
+        """The messages as a template takes them. Generated answers are nothing but their marks.
 
-    def _marked(self, number: int, message: Message) -> str:
-        opening = f"{self._opening}{number}{self._opening}"
-        closing = f"{self._closing}{number}{self._closing}"
-        if message.token_ids is not None:
-            return opening + closing
-        core = message.content.strip()
-        before, after = message.content.split(core, 1) if core else (message.content, "")
-        return before + opening + core + closing + after
-
-    def split(self, rendered: str, messages: Sequence[Message]) -> list[Piece]:
-        """The pieces of a rendering, in order.
-
-        Raises SourceError when the template tore a content apart, PromptError when it left one out:
-        the model would not see what the user believes it sees.
+        A thought stands in the content of a template that knows `</think>`, under the key of one that looks
+        for it there, and is kept from any other. Not `typed`: what was typed has no marks.
         """
+        return [self._message(number, one, typed) for number, one in enumerate(self._messages)]
+
+    def _message(self, number: int, one: Said, typed: bool) -> dict[str, str]:
+        content = self._content(2 * number, one, typed)
+        if one.thought is None:
+            return {"role": one.role.value, "content": content}
+        thought = self._around(2 * number + 1, one.thought)
+        if self._inline:
+            head, bridge = one.head or self._opening_text, one.bridge or CLOSING
+            return {"role": one.role.value, "content": head + thought + bridge + content}
+        return {"role": one.role.value, "content": content, **dict.fromkeys(self._keys, thought)}
+
+    def _content(self, slot: int, one: Said, typed: bool) -> str:
+        if one.answer_ids is not None:
+            return self._around(slot, "")
+        return self._around(slot, one.answer) if typed else one.answer
+
+    def _around(self, slot: int, text: str) -> str:
+        core = text.strip()
+        before, after = text.split(core, 1) if core else (text, "")
+        opening = f"{self._opening}{slot}{self._opening}"
+        return f"{before}{opening}{core}{self._closing}{slot}{self._closing}{after}"
+
+    def split(self, rendered: str) -> list[Piece]:
+        """The pieces of a rendering, in order. Raises SourceError when the template tore a content apart."""
         pieces: list[Piece] = []
-        seen: set[int] = set()
-        open_number: int | None = None
+        open_slot: int | None = None
         position = 0
         for mark in self._pattern.finditer(rendered):
-            number, opens = int(mark[2]), mark[1] == self._opening
-            if (open_number is not None) if opens else (open_number != number):
-                raise _torn(messages[number], number)
+            slot, opens = int(mark[2]), mark[1] == self._opening
+            if (open_slot is not None) if opens else (open_slot != slot):
+                raise self._torn(slot)
             text = rendered[position : mark.start()]
-            if opens:
-                _append_text(pieces, text, own=True)
-            else:
-                _append_content(pieces, text, messages[number])
-            seen.add(number)
-            open_number = number if opens else None
+            if not opens:
+                pieces.append(Part(slot // 2, slot % 2 == 1, text))
+            elif text:
+                pieces.append(Span(text, own=True))
+            open_slot = slot if opens else None
             position = mark.end()
-        if open_number is not None:
-            raise _torn(messages[open_number], open_number)
-        _append_text(pieces, rendered[position:], own=True)
-        _check_complete(seen, messages)
-        return pieces
+        if open_slot is not None:
+            raise self._torn(open_slot)
+        rest = rendered[position:]
+        return [*pieces, Span(rest, own=True)] if rest else pieces
 
+    def check_complete(self, pieces: Iterable[Piece]) -> None:
+        """Raise PromptError when a content was left out: the model would not see what the user believes."""
+        seen = {piece.number for piece in pieces if isinstance(piece, Part) and not piece.of_thought}
+        for number, message in enumerate(self._messages):
+            if number not in seen:
+                raise PromptError(
+                    f"the model's chat template leaves out message {number + 1} ({message.role.value})",
+                    hint="this model has no place for such a message; leave out the system text",
+                )
 
-def _append_text(pieces: list[Piece], text: str, *, own: bool) -> None:
-    if text:
-        pieces.append(Span(text, own))
-
-
-def _append_content(pieces: list[Piece], text: str, message: Message) -> None:
-    if message.token_ids is None:
-        _append_text(pieces, text, own=False)
-    else:
-        pieces.append(Splice(message.token_ids))
-
-
-def _check_complete(seen: set[int], messages: Sequence[Message]) -> None:
-    for number, message in enumerate(messages):
-        if number not in seen:
-            raise PromptError(
-                f"the model's chat template leaves out message {number + 1} ({message.role.value})",
-                hint="this model has no place for such a message; leave out the system text",
-            )
-
-
-def _torn(message: Message, number: int) -> SourceError:
-    return SourceError(
-        f"the model's chat template takes message {number + 1} ({message.role.value}) apart; "
-        "such a template cannot be used safely"
-    )
+    def _torn(self, slot: int) -> SourceError:
+        number = slot // 2
+        return SourceError(
+            f"the model's chat template takes message {number + 1} ({self._messages[number].role.value}) "
+            "apart; such a template cannot be used safely"
+        )

@@ -1,8 +1,9 @@
 """From messages to the token ids of a prompt (pure).
 
 Replies enter as the ids that were generated, never encoded again, so that the cells which hold them
-stay valid. Everything between two replies is encoded as one text, as the model's own tokenizer does
-it, but for one thing: the string of a special token in a content stays text.
+stay valid; of a thought stays what the template leaves. Everything between two replies is encoded as one
+text, as the model's own tokenizer does it, but for one thing: the string of a special token in a content
+stays text.
 """
 
 from __future__ import annotations
@@ -10,10 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleetchat.chat.markers import Markers, Piece, Span, Splice
+from fleetchat.chat.markers import Markers, Part, Piece, Span
 from fleetchat.chat.messages import Message
 from fleetchat.chat.template import ChatTemplate
+from fleetchat.chat.thoughts import Said, parted
 from fleetchat.chat.tokenizer import ChatTokenizer, SpecialMatch
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Ids that enter the prompt as they are."""
+
+    token_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +44,93 @@ def render(
     *,
     add_generation_prompt: bool,
 ) -> RenderedPrompt:
-    """The ids of a conversation.
+    """The ids of a conversation; what the tokenizer puts before every text (BOS) is there once.
 
     Raises PromptError when the template refuses it or leaves a message out, SourceError when the
     template fails or tears a message apart.
     """
-    markers = Markers([template.source, *(message.content for message in messages)])
-    rendered = template.render(markers.marked(messages), add_generation_prompt=add_generation_prompt)
-    return RenderedPrompt(tuple(_encode_pieces(tokenizer, markers.split(rendered, messages))))
+    said = [parted(tokenizer, message, template.opening) for message in messages]
+    pieces = _pieces(tokenizer, template, said, add_generation_prompt=add_generation_prompt)
+    return RenderedPrompt(tokenizer.begun(_encode_pieces(tokenizer, _resolved(pieces, said))))
 
 
-def _encode_pieces(tokenizer: ChatTokenizer, pieces: Sequence[Piece]) -> list[int]:
+def _pieces(
+    tokenizer: ChatTokenizer, template: ChatTemplate, said: Sequence[Said], *, add_generation_prompt: bool
+) -> list[Piece]:
+    """What the template writes, told apart by marks, where these do not change what it writes.
+
+    A template that looks at the end of a content, as one that trims what is left of a system text, sees a
+    mark there. Then contents without the string of a special token need none.
+    """
+    markers = Markers(template, said, template.opening)
+
+    def written(*, typed: bool) -> list[Piece]:
+        messages = markers.marked(typed=typed)
+        return markers.split(template.render(messages, add_generation_prompt=add_generation_prompt))
+
+    marked = written(typed=True)
+    markers.check_complete(marked)
+    if any(tokenizer.special_matches(one.answer) for one in said if one.answer_ids is None):
+        return marked
+    plain = written(typed=False)
+    return marked if _text(marked) == _text(plain) else plain
+
+
+def _text(pieces: Sequence[Piece]) -> str:
+    """The text without marks."""
+    return "".join(piece.text for piece in pieces)
+
+
+def _resolved(pieces: Sequence[Piece], said: Sequence[Said]) -> list[Span | Splice]:
+    """Generated ids for the parts of replies, all of a reply's where the template left it as it was."""
+    resolved: list[Span | Splice] = []
+    place = 0
+    while place < len(pieces):
+        piece = pieces[place]
+        if isinstance(piece, Span):
+            resolved.append(piece)
+        elif piece.of_thought and _is_whole(pieces[place - 1 : place + 3], said[piece.number]):
+            one = said[piece.number]
+            resolved[-1] = Span(_without_head(resolved[-1], one), own=True)
+            resolved.append(Splice(one.ids or ()))
+            place += 2
+        else:
+            resolved.append(_of_part(piece, said[piece.number]))
+        place += 1
+    return resolved
+
+
+def _of_part(part: Part, one: Said) -> Span | Splice:
+    if part.of_thought or one.answer_ids is None:
+        return Span(part.text, own=False)
+    return Splice(one.answer_ids)
+
+
+def _is_whole(around: Sequence[Piece], one: Said) -> bool:
+    """Whether the pieces before, of and behind a thought are what the reply itself was."""
+    match around:
+        case [Span() as before, Part() as thought, Span() as bridge, Part(of_thought=False)]:
+            lead, core, trail = _stripped(one.thought or "")
+            same = thought.text == core and bridge.text == trail + one.bridge
+            return one.ids is not None and bool(one.bridge) and same and before.text.endswith(one.head + lead)
+    return False
+
+
+def _without_head(before: Span | Splice, one: Said) -> str:
+    """The template's own text before a reply, without what the reply began with."""
+    assert isinstance(before, Span)
+    lead, _, _ = _stripped(one.thought or "")
+    return before.text.removesuffix(one.head + lead)
+
+
+def _stripped(text: str) -> tuple[str, str, str]:
+    """White space, text and white space; all of it before where there is no text."""
+    core = text.strip()
+    before, after = text.split(core, 1) if core else (text, "")
+    return before, core, after
+
+
+def _encode_pieces(tokenizer: ChatTokenizer, pieces: Sequence[Span | Splice]) -> list[int]:
     token_ids: list[int] = []
     run: list[Span] = []
     for piece in pieces:

@@ -7,8 +7,10 @@ Same dialect as transformers (5.5, `utils/chat_template_utils.py`): trimmed bloc
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,6 +19,9 @@ from fleetchat.errors import FleetchatError, PromptError, ShardDamaged, SourceEr
 
 if TYPE_CHECKING:
     import jinja2
+
+OPENING, CLOSING = "<think>", "</think>"
+THOUGHT_KEYS = ("reasoning_content", "thinking")  # of a message, as templates name them
 
 # jinja2 gives this name to the frames of a template that came from a string
 _TEMPLATE_FRAME = "<template>"
@@ -58,6 +63,29 @@ class ChatTemplate:
                 hint="build the shards again: fleetchat shards build",
             ) from error
         return cls(source, tokens=tokens)
+
+    @property
+    def takes_thoughts(self) -> bool:
+        """Whether it knows what `</think>` in a content is: then it decides what becomes of a thought."""
+        return CLOSING in self.source
+
+    @cached_property
+    def thought_keys(self) -> tuple[str, ...]:
+        """The keys of a message in which it looks for a thought."""
+        found = re.findall(r"""(?:\.|\[?['"])(\w+)\b""", self.source)
+        return tuple(key for key in THOUGHT_KEYS if key in found)
+
+    @cached_property
+    def opening(self) -> str:
+        """What the generation prompt writes to begin a thought, as `<think>` and a line's end; or nothing."""
+        if OPENING not in self.source:
+            return ""
+        try:
+            text = self.render([{"role": "user", "content": "?"}], add_generation_prompt=True)
+        except FleetchatError:
+            return ""
+        place = text.rfind(OPENING)
+        return text[place:] if place >= 0 and text[place:].rstrip() == OPENING else ""
 
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
         """The conversation as text, `messages` with the keys `role` and `content`.

@@ -44,6 +44,7 @@ class ChatTokenizer:
         self._special_pattern = _alternatives(list(self._specials))
         unknown = (parts.get("model") or {}).get("unk_token")
         self._forbidden = {number for text, (number, _) in self._specials.items() if text != unknown}
+        self._start = _added_before(self._tokenizer)
         self._lock = threading.Lock()  # `encode_special_tokens` is a state of the library's object
 
     @classmethod
@@ -84,6 +85,19 @@ class ChatTokenizer:
         string: str | None = self._tokenizer.id_to_token(token_id)
         return string
 
+    def special_id(self, text: str) -> int | None:
+        """The id of a special token, None when there is no such one."""
+        found = self._specials.get(text)
+        return None if found is None else found[0]
+
+    def begun(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+        """`token_ids` of a text, behind what the tokenizer puts before every text (BOS), which is there once.
+
+        A template may have written it already.
+        """
+        start = self._start
+        return tuple(token_ids) if tuple(token_ids[: len(start)]) == start else (*start, *token_ids)
+
     def special_matches(self, text: str, start: int = 0, end: int | None = None) -> list[SpecialMatch]:
         """The special tokens whose strings stand in `text[start:end]`, as `encode` finds them.
 
@@ -122,6 +136,15 @@ class ChatTokenizer:
             if token_id in self._forbidden and end - start > 1:
                 return self._encode_as_text(text[: start + 1]) + self._encode_as_text(text[start + 1 :])
         return list(encoding.ids)
+
+
+def _added_before(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The ids that a tokenizer puts before any text by itself, as its post-processor says."""
+    added = tokenizer.encode("a", add_special_tokens=True)
+    bare = len(tokenizer.encode("a", add_special_tokens=False).ids)
+    count = len(added.ids) - bare
+    leading = [mark for mark, _ in zip(added.special_tokens_mask, range(count), strict=False)]
+    return tuple(added.ids[: leading.index(0) if 0 in leading else count])
 
 
 def _alternatives(strings: list[str]) -> re.Pattern[str] | None:

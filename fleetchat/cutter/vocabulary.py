@@ -15,14 +15,15 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from fleetchat.chat.template import ChatTemplate
 from fleetchat.cutter.convert import TokenizerAnswer
 from fleetchat.cutter.gguf_file import GgufFile
-from fleetchat.errors import BuildError, PromptError, SourceError
+from fleetchat.errors import BuildError, SourceError
 
+SETTINGS = "tokenizer_config.json"
 CONTROL, USER_DEFINED = 3, 4  # token types of GGUF that are matched as a whole
+CHANNEL_END, RETURN = "<|end|>", "<|return|>"
 END_OF_TURN = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>"),
     *("<end_of_turn>", "<|end_of_turn|>", "<|return|>", "<|eot|>", "</s>"),
@@ -94,13 +95,16 @@ def from_gguf(gguf: GgufFile) -> Vocabulary:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([token for token in specials if token.special])
     tokenizer.add_tokens([token for token in specials if not token.special])
+    bos_id = gguf.integer("tokenizer.ggml.bos_token_id")
+    if bos_id is not None and _adds_bos(gguf):
+        _put_first(tokenizer, bos_id)
     template = gguf.text("tokenizer.chat_template")
     if not template:
         raise SourceError(f"{gguf.path.name} has no chat template", hint="use an instruction-tuned model")
     return Vocabulary(
         tokenizer=tokenizer.to_str(),
         template=template,
-        bos_id=gguf.integer("tokenizer.ggml.bos_token_id"),
+        bos_id=bos_id,
         stop_ids=_stop_ids(
             [gguf.integer(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")],
             {token.content: tokens.index(token.content) for token in specials},
@@ -115,7 +119,7 @@ def from_folder(folder: Path) -> Vocabulary:
         tokenizer = Tokenizer.from_str(text)
     except Exception as error:  # the library raises plain Exception
         raise SourceError(f"{folder / 'tokenizer.json'} is not a tokenizer: {error}") from error
-    settings = _json(folder / "tokenizer_config.json")
+    settings = {**_json(folder / "special_tokens_map.json"), **_json(folder / SETTINGS)}
     config, generation = _json(folder / "config.json"), _json(folder / "generation_config.json")
     specials = {
         token.content: number
@@ -125,15 +129,55 @@ def from_folder(folder: Path) -> Vocabulary:
     ends: list[int | None] = [*_ids(generation.get("eos_token_id")), *_ids(config.get("eos_token_id"))]
     eos = _token_text(settings.get("eos_token"))
     if eos is not None:
-        ends.append(tokenizer.token_to_id(eos))
-    starts = [*_ids(generation.get("bos_token_id")), *_ids(config.get("bos_token_id"))]
-    bos = _token_text(settings.get("bos_token"))
+        ends.insert(0, tokenizer.token_to_id(eos))  # the first is what a template gets as `eos_token`
+    bos_id = _bos_id(tokenizer, settings, generation, config)
+    if bos_id is not None and isinstance(settings.get("add_bos_token"), bool):
+        text = _with_stated_bos(tokenizer, text, bos_id, add=settings["add_bos_token"])
     return Vocabulary(
         tokenizer=text,
         template=_template(folder, settings),
-        bos_id=starts[0] if starts else (tokenizer.token_to_id(bos) if bos else None),
+        bos_id=bos_id,
         stop_ids=_stop_ids(ends, specials),
     )
+
+
+def _bos_id(tokenizer: Any, settings: dict[str, Any], *configs: dict[str, Any]) -> int | None:
+    """What templates get as `bos_token`: the tokenizer's own, else the configurations'.
+
+    Some models have an id in config.json and a tokenizer that says it has none (Qwen2.5).
+    """
+    if "bos_token" in settings:
+        bos = _token_text(settings["bos_token"])
+        return None if bos is None else cast(int | None, tokenizer.token_to_id(bos))
+    return next((one for config in configs for one in _ids(config.get("bos_token_id"))), None)
+
+
+def _with_stated_bos(tokenizer: Any, text: str, bos_id: int, *, add: bool) -> str:
+    """A tokenizer.json that puts BOS before a text as `add_bos_token` says it."""
+    adds = tokenizer.encode("a", add_special_tokens=True).ids[:1] == [bos_id]
+    if adds == add:
+        return text
+    if add:
+        _put_first(tokenizer, bos_id)
+        return cast(str, tokenizer.to_str())
+    return json.dumps({**json.loads(text), "post_processor": None}, ensure_ascii=False)
+
+
+def _put_first(tokenizer: Any, bos_id: int) -> None:
+    """Let a tokenizer put BOS before every text."""
+    bos = tokenizer.id_to_token(bos_id)
+    if bos is not None:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[bos, "$A"], pair=[bos, "$A", "$B"], special_tokens=[(bos, bos_id)]
+        )
+
+
+def _adds_bos(gguf: GgufFile) -> bool:
+    """As llama.cpp does it (llama-vocab.cpp): what the file states, else by the pre-tokenizer."""
+    stated = gguf.fields.get("tokenizer.ggml.add_bos_token")
+    if isinstance(stated, bool):
+        return stated
+    return gguf.text("tokenizer.ggml.pre") in ("llama-bpe", "llama3")
 
 
 def text_ids(tokenizer: Path, count: int, vocabulary: int) -> npt.NDArray[np.int64]:
@@ -164,26 +208,6 @@ def check_tokenizer(vocabulary: Vocabulary, ask: Callable[[tuple[str, ...]], Tok
                 f"{back!r} instead of {decoded!r}"
             )
     return len(AWKWARD_TEXTS)
-
-
-def check_template(vocabulary: Vocabulary) -> None:
-    """Render a short conversation as a chat does. Raises SourceError, with the line, when that fails."""
-    tokenizer = Tokenizer.from_str(vocabulary.tokenizer)
-    named = {"bos_token": vocabulary.bos_id, "eos_token": next(iter(vocabulary.stop_ids), None)}
-    tokens = {
-        name: tokenizer.id_to_token(number) or "" for name, number in named.items() if number is not None
-    }
-    template = ChatTemplate(vocabulary.template, tokens=tokens)
-    question, answer = "How many legs has a spider?", "A spider has eight legs."
-    spoken = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    again = {"role": "user", "content": "And a beetle?"}
-    for messages in (spoken[:1], [*spoken, again]):
-        try:
-            text = template.render(messages, add_generation_prompt=True)
-        except PromptError as error:
-            raise SourceError(error.message, hint="use an instruction-tuned model") from error
-        if any(message["content"] not in text for message in messages):
-            raise SourceError("the chat template loses what the user says")
 
 
 def _set_pre_tokenizer(tokenizer: Any, gguf: GgufFile) -> None:
@@ -252,9 +276,15 @@ def _stop_ids(stated: list[int | None], specials: dict[str, int]) -> tuple[int, 
 
     Where `<|return|>` ends a reply (harmony, the format of GPT-OSS), `<|end|>` only ends its thoughts.
     """
-    names = [name for name in END_OF_TURN if name != "<|end|>" or "<|return|>" not in specials]
+    names = [name for name in END_OF_TURN if name != CHANNEL_END or RETURN not in specials]
     known = [specials[name] for name in names if name in specials]
     return tuple(dict.fromkeys(one for one in (*stated, *known) if one is not None))
+
+
+def template_file(folder: Path) -> Path:
+    """Which file of an exported model or a checkpoint has the chat template; it need not exist."""
+    names = ("chat_template.jinja", "chat_template.json")
+    return next((folder / name for name in names if (folder / name).is_file()), folder / SETTINGS)
 
 
 def _template(folder: Path, settings: dict[str, Any]) -> str:

@@ -20,7 +20,8 @@ from fleetchat.cutter.manifest_file import from_json, to_json
 from fleetchat.cutter.repair import REPAIR_VERSION, WeightReport, repair
 from fleetchat.cutter.source import IR_COMPANIONS, GgufSource, IrSource, Source
 from fleetchat.cutter.store import Store, verify_file
-from fleetchat.cutter.vocabulary import Vocabulary, check_template, check_tokenizer, from_folder, from_gguf
+from fleetchat.cutter.template_check import checked, checked_folder
+from fleetchat.cutter.vocabulary import Vocabulary, check_tokenizer, from_gguf
 from fleetchat.errors import ShardDamaged, SourceError
 
 RECORD = "whole.json"
@@ -96,8 +97,7 @@ def find_whole(name: str, store: Store) -> Whole | None:
 def _from_gguf(source: GgufSource, name: str, folder: Path, on_progress: OnProgress) -> Whole:
     with GgufFile(source.path) as gguf:
         on_progress("building the tokenizer", 0, 0)
-        vocabulary = from_gguf(gguf)
-        check_template(vocabulary)
+        vocabulary = checked(from_gguf(gguf), source.path)
         on_progress("converting the model", 0, 0)
         raw = folder / "raw"
         raw.mkdir()
@@ -137,14 +137,13 @@ def _repaired(xml: Path, target: Path, gguf: GgufFile, on_progress: OnProgress) 
 
 def _from_ir(source: IrSource, name: str, folder: Path, on_progress: OnProgress) -> Whole:
     exported = source.xml.parent
+    vocabulary = checked_folder(exported)
     on_progress("copying the model", 0, 0)
     shutil.copyfile(source.xml, folder / IR_NAME)
     link_or_copy(source.xml.with_suffix(".bin"), (folder / IR_NAME).with_suffix(".bin"))
     for file in IR_COMPANIONS:
         if (exported / file).is_file():
             shutil.copyfile(exported / file, folder / file)
-    vocabulary = from_folder(exported)
-    check_template(vocabulary)
     texts = _write_vocabulary(vocabulary, folder, on_progress)
     return Whole(
         hash=name,

@@ -12,10 +12,10 @@ from tokenizers import Tokenizer
 
 from fleetchat.cutter.convert import TokenizerAnswer
 from fleetchat.cutter.gguf_file import GgufFile
+from fleetchat.cutter.template_check import checked
 from fleetchat.cutter.vocabulary import (
     AWKWARD_TEXTS,
     Vocabulary,
-    check_template,
     check_tokenizer,
     from_folder,
     from_gguf,
@@ -112,9 +112,12 @@ def test_another_text_than_the_sources_is_refused(vocabulary: Vocabulary) -> Non
     ],
 )
 def test_a_template_that_does_not_work_is_refused(vocabulary: Vocabulary, template: str, said: str) -> None:
-    check_template(vocabulary)
-    with pytest.raises(SourceError, match=said):
-        check_template(replace(vocabulary, template=template))
+    place = Path("model") / "chat_template.jinja"
+    assert checked(vocabulary, place) == vocabulary
+    with pytest.raises(SourceError, match=said) as raised:
+        checked(replace(vocabulary, template=template), place)
+    assert raised.value.message.startswith(f"{place}: ")
+    assert raised.value.hint is not None
 
 
 def exported(folder: Path, vocabulary: Vocabulary, **files: Any) -> Path:
@@ -175,7 +178,8 @@ def test_a_damaged_tokenizer_is_refused(vocabulary: Vocabulary, tmp_path: Path, 
 
 def test_a_template_with_marks_for_training_is_taken(vocabulary: Vocabulary) -> None:
     marked = TEMPLATE.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgeneration %}")
-    check_template(replace(vocabulary, template=marked))
+    wanted = replace(vocabulary, template=marked)
+    assert checked(wanted, Path("model")) == wanted
 
 
 def test_the_end_of_a_channel_is_not_the_end_of_a_turn(tiny_gguf: Path) -> None:
