@@ -17,57 +17,20 @@ from fleetchat.engine.masked import MaskedEngine
 from fleetchat.engine.precision import openvino_config
 from fleetchat.errors import FleetError
 from tests.engine.conformance import OTHER, PROMPT, Chain, DeadCellConformance, feed, greedy, session
-from tests.tiny_model import TinyShape, tiny_graph, write_tiny_model, write_tiny_stage
+from tests.engine.tiny_chains import CONTEXT, SHAPE, THREE_STAGES, emptied, masked_chain, masked_engine
+from tests.tiny_model import tiny_graph, write_tiny_model
 
-SHAPE = TinyShape()
-CONTEXT = 512
 pytestmark = pytest.mark.slow
-
-
-def tiny_engine(folder: Path, first_layer: int, last_layer: int, **changes: Any) -> MaskedEngine:
-    """Layers of the tiny model as a stage; every state is its own compaction step."""
-    xml = folder / f"stage_{first_layer}_{last_layer}.xml"
-    if not xml.exists():
-        write_tiny_stage(xml, first_layer, last_layer)
-    arguments: dict[str, Any] = {
-        "first_stage": first_layer == 0,
-        "last_stage": last_layer == SHAPE.layers - 1,
-        "hidden": SHAPE.hidden,
-        "vocabulary": SHAPE.vocabulary,
-        "precision": "exact",
-        "threads": 1,
-        "context": CONTEXT,
-        "kv_values_per_cell": (last_layer - first_layer + 1) * SHAPE.kv_values_per_layer,
-        "cells": 4096,
-        "compaction_bytes": 1,
-    }
-    return MaskedEngine(xml, **(arguments | changes))
-
-
-def tiny_chain(folder: Path, cuts: list[tuple[int, int]], **changes: Any) -> Chain:
-    return [tiny_engine(folder, first, last, **changes) for first, last in cuts]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tiny")
 
 
 @pytest.fixture(scope="module")
 def one_stage(folder: Path) -> Chain:
-    return tiny_chain(folder, [(0, 3)])
+    return masked_chain(folder)
 
 
 @pytest.fixture(scope="module")
 def three_stages(folder: Path) -> Chain:
-    return tiny_chain(folder, [(0, 0), (1, 2), (3, 3)])
-
-
-def emptied(chain: Chain) -> Iterator[Chain]:
-    yield chain
-    for engine in chain:
-        for key in engine.sessions():
-            engine.forget(key)
+    return masked_chain(folder, THREE_STAGES)
 
 
 class TestOneStage(DeadCellConformance):
@@ -77,7 +40,7 @@ class TestOneStage(DeadCellConformance):
 
     @pytest.fixture
     def new_chain(self, folder: Path) -> Callable[[int], Chain]:
-        return lambda cells: tiny_chain(folder, [(0, 3)], cells=cells)
+        return lambda cells: masked_chain(folder, cells=cells)
 
 
 class TestThreeStages(DeadCellConformance):
@@ -87,7 +50,7 @@ class TestThreeStages(DeadCellConformance):
 
     @pytest.fixture
     def new_chain(self, folder: Path) -> Callable[[int], Chain]:
-        return lambda cells: tiny_chain(folder, [(0, 0), (1, 2), (3, 3)], cells=cells)
+        return lambda cells: masked_chain(folder, THREE_STAGES, cells=cells)
 
 
 @pytest.fixture
@@ -127,7 +90,7 @@ def test_a_device_with_one_state_for_all_gets_a_compiled_model_a_session(
     folder: Path, chain: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(masked, "needs_own_models", lambda device, runner: True)
-    [alone] = tiny_chain(folder, [(0, 3)])
+    [alone] = masked_chain(folder)
     for first, ids in ((0, PROMPT), (len(PROMPT), [65]), (len(PROMPT) - 2, OTHER)):
         for number in (1, 2):  # in turn: a state of both would be longer
             one = feed(chain, session(number), first, ids, logit_rows=len(ids))
@@ -180,7 +143,7 @@ def test_other_history_gives_other_logits(chain: Chain) -> None:
 
 
 def test_fast_precision_rolls_back_and_compacts(folder: Path) -> None:
-    chain = tiny_chain(folder, [(0, 3)], precision="fast")
+    chain = masked_chain(folder, precision="fast")
     wanted = feed(chain, session(1), 0, PROMPT + OTHER)
     feed(chain, session(2), 0, [*PROMPT, 9, 9, 9])
     got = feed(chain, session(2), len(PROMPT), OTHER)
@@ -193,7 +156,7 @@ def test_fast_precision_rolls_back_and_compacts(folder: Path) -> None:
 def test_all_layers_are_fused(engine: MaskedEngine, folder: Path) -> None:
     assert engine.fused_layers == SHAPE.layers
     with pytest.raises(FleetError, match="4 of 5 attention layers"):
-        tiny_engine(folder, 0, 3, attention_layers=5)
+        masked_engine(folder, 0, 3, attention_layers=5)
 
 
 def test_rows_are_views_for_one_slice_and_copies_for_more(engine: MaskedEngine) -> None:
@@ -284,7 +247,7 @@ def test_hidden_rows_of_a_wrong_shape_are_refused(three_stages: Chain) -> None:
 
 
 def test_a_session_may_not_pass_its_reservation(folder: Path) -> None:
-    chain = tiny_chain(folder, [(0, 3)], context=16)
+    chain = masked_chain(folder, context=16)
     ids = np.array(PROMPT, dtype=np.int32)
     for _ in range(10):  # 16 + 256 cells
         feed(chain, session(1), 1 if chain[0].length(session(1)) else 0, PROMPT)
@@ -295,7 +258,7 @@ def test_a_session_may_not_pass_its_reservation(folder: Path) -> None:
 
 def test_compaction_steps_are_bounded_by_bytes(folder: Path) -> None:
     state_bytes = 4 * SHAPE.kv_values_per_layer * 25 // 2
-    chain = tiny_chain(folder, [(0, 3)], compaction_bytes=3 * state_bytes + 100)
+    chain = masked_chain(folder, compaction_bytes=3 * state_bytes + 100)
     feed(chain, session(1), 0, PROMPT)
     chain[0].truncate(session(1), 20)
     steps = 1
@@ -306,7 +269,7 @@ def test_compaction_steps_are_bounded_by_bytes(folder: Path) -> None:
 
 def test_the_budget_follows_the_free_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleetchat.engine.warm_up.available_memory", lambda: 10 << 20)
-    engine = tiny_engine(folder, 0, 3, cells=None)
+    engine = masked_engine(folder, 0, 3, cells=None)
     assert engine.cell_bytes == 4 * 4 * SHAPE.kv_values_per_layer
     assert engine.over_allocation == 2.0  # the tiny model's cache is too small to be measured
     assert engine.traits.cells == int(0.8 * (10 << 20) / (engine.cell_bytes * 2.0))
@@ -315,7 +278,7 @@ def test_the_budget_follows_the_free_memory(folder: Path, monkeypatch: pytest.Mo
 def test_unknown_memory_asks_for_a_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleetchat.engine.warm_up.available_memory", lambda: 0)
     with pytest.raises(FleetError, match="memory") as caught:
-        tiny_engine(folder, 0, 3, cells=None)
+        masked_engine(folder, 0, 3, cells=None)
     assert caught.value.hint == "say --kv-cells N"
 
 
@@ -330,13 +293,13 @@ def test_unknown_memory_asks_for_a_number(folder: Path, monkeypatch: pytest.Monk
 )
 def test_a_shard_that_is_not_what_was_said(folder: Path, changes: dict[str, Any], text: str) -> None:
     with pytest.raises(FleetError, match=text):
-        tiny_engine(folder, 0, 3, **changes)
+        masked_engine(folder, 0, 3, **changes)
 
 
 def test_a_missing_or_damaged_shard(tmp_path: Path) -> None:
     (tmp_path / "stage_0_3.xml").write_text("<net></net>")
     with pytest.raises(FleetError, match=r"cannot load stage_0_3\.xml on CPU"):
-        tiny_engine(tmp_path, 0, 3)
+        masked_engine(tmp_path, 0, 3)
 
 
 def test_an_unfused_shard_is_refused(folder: Path) -> None:

@@ -25,56 +25,20 @@ from tests.engine.conformance import (
     greedy,
     session,
 )
-from tests.engine.test_masked import tiny_chain as masked_chain
-from tests.tiny_model import TinyShape, write_tiny_stage
+from tests.engine.tiny_chains import SHAPE, THREE_STAGES, emptied, masked_chain, paged_chain, paged_engine
 
-SHAPE = TinyShape()
 BLOCK = 32
 pytestmark = pytest.mark.slow
 
 
-def tiny_engine(folder: Path, first_layer: int, last_layer: int, **changes: Any) -> PagedEngine:
-    """Layers of the tiny model as a stage."""
-    xml = folder / f"stage_{first_layer}_{last_layer}.xml"
-    if not xml.exists():
-        write_tiny_stage(xml, first_layer, last_layer)
-    arguments: dict[str, Any] = {
-        "first_stage": first_layer == 0,
-        "last_stage": last_layer == SHAPE.layers - 1,
-        "hidden": SHAPE.hidden,
-        "vocabulary": SHAPE.vocabulary,
-        "precision": "exact",
-        "threads": 1,
-        "cells": 4096,
-        "attention_layers": last_layer - first_layer + 1,
-    }
-    return PagedEngine(xml, **(arguments | changes))
-
-
-def tiny_chain(folder: Path, cuts: list[tuple[int, int]], **changes: Any) -> Chain:
-    return [tiny_engine(folder, first, last, **changes) for first, last in cuts]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tiny")
-
-
 @pytest.fixture(scope="module")
 def one_stage(folder: Path) -> Chain:
-    return tiny_chain(folder, [(0, 3)])
+    return paged_chain(folder)
 
 
 @pytest.fixture(scope="module")
 def three_stages(folder: Path) -> Chain:
-    return tiny_chain(folder, [(0, 0), (1, 2), (3, 3)])
-
-
-def emptied(chain: Chain) -> Iterator[Chain]:
-    yield chain
-    for engine in chain:
-        for key in engine.sessions():
-            engine.forget(key)
+    return paged_chain(folder, THREE_STAGES)
 
 
 class TestOneStage(ForkingConformance):
@@ -84,7 +48,7 @@ class TestOneStage(ForkingConformance):
 
     @pytest.fixture
     def new_chain(self, folder: Path) -> Callable[[int], Chain]:
-        return lambda cells: tiny_chain(folder, [(0, 3)], cells=cells)
+        return lambda cells: paged_chain(folder, cells=cells)
 
 
 class TestThreeStages(ForkingConformance):
@@ -94,7 +58,7 @@ class TestThreeStages(ForkingConformance):
 
     @pytest.fixture
     def new_chain(self, folder: Path) -> Callable[[int], Chain]:
-        return lambda cells: tiny_chain(folder, [(0, 0), (1, 2), (3, 3)], cells=cells)
+        return lambda cells: paged_chain(folder, THREE_STAGES, cells=cells)
 
 
 @pytest.fixture
@@ -113,7 +77,7 @@ def item(number: int, first: int, token_ids: list[int], logit_rows: int = 1) -> 
 
 
 def test_paged_and_masked_give_the_same_logits_and_ids(chain: Chain, folder: Path) -> None:
-    masked = masked_chain(folder, [(0, 3)])
+    masked = masked_chain(folder)
     for first, ids in ((0, PROMPT), (len(PROMPT), [65]), (20, OTHER), (30, [1, 2, 3, 4]), (0, OTHER)):
         rows = [feed(engines, session(1), first, ids, logit_rows=len(ids)) for engines in (chain, masked)]
         assert np.abs(rows[0] - rows[1]).max() <= SAME_MATHEMATICS
@@ -122,7 +86,7 @@ def test_paged_and_masked_give_the_same_logits_and_ids(chain: Chain, folder: Pat
 
 
 def test_memory_grows_with_the_cells_and_no_content_is_lost(folder: Path) -> None:
-    chain = tiny_chain(folder, [(0, 3)], cells=2048)
+    chain = paged_chain(folder, cells=2048)
     engine = chain[0]
     assert isinstance(engine, PagedEngine)
     assert engine.allocated_cells == FIRST_BLOCKS * BLOCK
@@ -152,7 +116,7 @@ def test_a_chain_keeps_to_its_grant(engine: PagedEngine) -> None:
 
 
 def test_a_poisoned_session_stays_alone_also_when_its_blocks_are_reused(folder: Path) -> None:
-    stage = tiny_engine(folder, 1, 2)
+    stage = paged_engine(folder, 1, 2)
     ids = np.array(PROMPT, dtype=np.int32)
     hidden = np.random.default_rng(1).standard_normal((len(ids), SHAPE.hidden)).astype(np.float32)
     (clean,) = stage.run([EngineSlice(session(1), 0, ids, hidden, 0)])
@@ -208,7 +172,7 @@ def test_as_many_sessions_as_the_traits_say(engine: PagedEngine) -> None:
 
 
 def test_fast_precision_keeps_u8_blocks_and_rolls_back(folder: Path) -> None:
-    chain = tiny_chain(folder, [(0, 3)], precision="fast")
+    chain = paged_chain(folder, precision="fast")
     engine = chain[0]
     assert isinstance(engine, PagedEngine)
     assert engine.cell_bytes < 2 * SHAPE.layers * SHAPE.kv_values_per_layer
@@ -222,7 +186,7 @@ def test_fast_precision_keeps_u8_blocks_and_rolls_back(folder: Path) -> None:
 
 def test_the_budget_follows_the_free_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleetchat.engine.warm_up.available_memory", lambda: 10 << 20)
-    engine = tiny_engine(folder, 0, 3, cells=None)
+    engine = paged_engine(folder, 0, 3, cells=None)
     affordable = int(0.8 * (10 << 20) / engine.cell_bytes)
     assert engine.traits.cells == affordable // BLOCK * BLOCK
 
@@ -239,13 +203,13 @@ def test_the_budget_follows_the_free_memory(folder: Path, monkeypatch: pytest.Mo
 )
 def test_a_shard_that_is_not_what_was_said(folder: Path, changes: dict[str, Any], text: str) -> None:
     with pytest.raises(FleetError, match=text):
-        tiny_engine(folder, 0, 3, **changes)
+        paged_engine(folder, 0, 3, **changes)
 
 
 def test_a_damaged_shard(tmp_path: Path) -> None:
     (tmp_path / "stage_0_3.xml").write_text("<net></net>")
     with pytest.raises(FleetError, match=r"stage_0_3\.xml cannot be run in pages"):
-        tiny_engine(tmp_path, 0, 3)
+        paged_engine(tmp_path, 0, 3)
 
 
 def test_a_model_without_attention_is_refused(tmp_path: Path) -> None:
@@ -254,5 +218,5 @@ def test_a_model_without_attention_is_refused(tmp_path: Path) -> None:
     model = ov.Model([ov.opset13.result(ov.opset13.convert(ids, "f32"))], [ids], "none")
     ov.save_model(model, tmp_path / "stage_0_3.xml")
     with pytest.raises(FleetError, match="cannot be run in pages") as caught:
-        tiny_engine(tmp_path, 0, 3)
+        paged_engine(tmp_path, 0, 3)
     assert "masked" in (caught.value.hint or "")

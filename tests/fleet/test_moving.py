@@ -123,25 +123,31 @@ async def test_an_answer_tells_that_the_fleet_moved_in_its_middle() -> None:
     )
 
 
-async def test_the_old_chain_serves_until_the_new_one_is_loaded() -> None:
-    """Answers go on while an engine of the new chain takes its time."""
-    loading, go_on = trio.Event(), threading.Event()
-    token = trio.lowlevel.current_trio_token()
+class SlowLoading:
+    """Makes an engine when `go_on` is set. Made inside trio; called on an inference thread."""
 
-    def slow(asked: EngineRequest) -> StageEngine:
-        token.run_sync_soon(loading.set)
-        assert go_on.wait(60)
+    def __init__(self) -> None:
+        self.loading, self.go_on = trio.Event(), threading.Event()
+        self._token = trio.lowlevel.current_trio_token()
+
+    def __call__(self, asked: EngineRequest) -> StageEngine:
+        self._token.run_sync_soon(self.loading.set)
+        assert self.go_on.wait(60)
         return fake_engine(asked)
 
+
+async def test_the_old_chain_serves_until_the_new_one_is_loaded() -> None:
+    """Answers go on while an engine of the new chain takes its time."""
+    slow = SlowLoading()
     async with standing_fleet("ab", "c", {"c": slow}) as (fleet, standing):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fleet.move_to, standing.options("abc"))
-            await loading.wait()
+            await slow.loading.wait()
             assert (await ask(fleet)).text == TEXT
             snapshot = fleet.snapshot()
             assert (snapshot.epoch, snapshot.moves) == (1, 0)
             assert snapshot.moving != ""
-            go_on.set()
+            slow.go_on.set()
         assert fleet.snapshot().epoch == 2
         assert (await ask(fleet)).text == TEXT
 
@@ -173,20 +179,13 @@ async def test_a_peer_that_does_not_answer_changes_nothing() -> None:
 
 
 async def test_a_move_that_is_called_off_changes_nothing() -> None:
-    loading, go_on = trio.Event(), threading.Event()
-    token = trio.lowlevel.current_trio_token()
-
-    def slow(asked: EngineRequest) -> StageEngine:
-        token.run_sync_soon(loading.set)
-        assert go_on.wait(60)
-        return fake_engine(asked)
-
+    slow = SlowLoading()
     async with standing_fleet("ab", "c", {"c": slow}) as (fleet, standing):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fleet.move_to, standing.options("abc"))
-            await loading.wait()
+            await slow.loading.wait()
             nursery.cancel_scope.cancel()
-        go_on.set()
+        slow.go_on.set()
         assert fleet.moving == ""
         assert (await ask(fleet)).text == TEXT
         assert fleet.snapshot().epoch == 1
