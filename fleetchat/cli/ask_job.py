@@ -15,6 +15,7 @@ from fleetchat.chat.conversation import ChatFormat, Conversation, PlainText
 from fleetchat.cli.ask_output import AnswerWriter, Progress
 from fleetchat.cli.ask_report import Answered, document, statistics_lines
 from fleetchat.cli.ask_session import Asking, Opened, ReplySettings, open_conversations
+from fleetchat.cli.ask_wait import Waiting
 from fleetchat.cli.output import print_diagnostic
 from fleetchat.config import Config
 from fleetchat.cutter.recipe import Recipe
@@ -100,16 +101,19 @@ def _report(job: Job, outcome: Outcome) -> None:
 async def _interruptible(job: Job, outcome: Outcome, interruption: Interruption) -> None:
     with trio.CancelScope() as everything:
         async with open_tasks() as nursery:
+            waiting = Waiting(job.progress)
             nursery.start_soon(interruption.watch, everything)
-            await _ask(job, outcome, interruption)
+            nursery.start_soon(waiting.run)
+            await _ask(job, outcome, interruption, waiting)
             nursery.cancel_scope.cancel()
 
 
-async def _ask(job: Job, outcome: Outcome, interruption: Interruption) -> None:
+async def _ask(job: Job, outcome: Outcome, interruption: Interruption, waiting: Waiting) -> None:
     prepared = await prepare_fleet(job.config, on_build=lambda build: _show_build(job.progress, build))
     options = replace(prepared, trace_file=job.trace_file)
     settings, opened = _prepare(job, options)
-    async with open_fleet(options, on_progress=job.progress.passing) as fleet, open_tasks() as nursery:
+    async with open_fleet(options, on_progress=waiting.note) as fleet, open_tasks() as nursery:
+        waiting.end()
         writer = None if job.as_json else AnswerWriter()
         if writer is not None:
             nursery.start_soon(writer.run)

@@ -36,6 +36,10 @@ LONGEST = 2.4
 # prefilled 2,048 tokens 1.53 times as fast as one, with chunks of 128 1.47 times (CPU time, default model).
 PIPELINED_CHUNK = 256
 LAST_PIPELINED_CHUNK = 64
+# Seconds of such a chunk on the slowest stage, from which on every prefill is cut so, on any engine: a large
+# model reads 2,000 tokens in minutes, and what a chunk costs besides its rows is nothing to that. The stages
+# overlap then, progress is seen, and a prompt that is given up leaves the stages soon.
+SLOW_CHUNK = 1.0
 SPARE = 0.25  # of the slowest stage's batch, on top of a traversal: keeps it busy when times vary by 10 %
 NEVER = -math.inf
 
@@ -107,7 +111,7 @@ class Share:
 def batches_wanted(limits: ChainLimits, load: Load, pace: Pace) -> int:
     """How many batches should be in the chain, at least 1."""
     wanted = _base(limits, pace)
-    if load.prefilling and _pipelines(limits, load):
+    if load.prefilling and _pipelines(limits, load, pace):
         wanted = max(wanted, limits.stages + 1)
     elif load.prefilling and load.streaming:
         # While a long chunk is on one stage, the streams keep the others busy.
@@ -144,7 +148,7 @@ def chunk_rows(feed: ReadyFeed, limits: ChainLimits, load: Load, pace: Pace) -> 
     """Rows of the next prefill chunk; when nobody streams, all of them or what lets the stages overlap."""
     most = min(feed.rows, limits.max_rows)
     if load.streaming == 0:
-        return min(most, pipelined_rows(feed.rows)) if _pipelines(limits, load) else most
+        return min(most, pipelined_rows(feed.rows)) if _pipelines(limits, load, pace) else most
     if pace.chunk_row <= 0 or pace.slowest_stage <= 0:
         return min(most, FIRST_CHUNK)
     affordable = min(chunk_seconds(limits, load, pace) / pace.chunk_row, most)
@@ -192,9 +196,11 @@ def next_batch(ready: Sequence[ReadyFeed], limits: ChainLimits, load: Load, pace
     return tuple(chosen)
 
 
-def _pipelines(limits: ChainLimits, load: Load) -> bool:
+def _pipelines(limits: ChainLimits, load: Load, pace: Pace) -> bool:
     """Whether a prefill is cut although nobody streams: engines that run slices one by one are slow at it."""
-    return load.streaming == 0 and limits.places > 1 and limits.stages > 1
+    if load.streaming:
+        return False
+    return (limits.places > 1 and limits.stages > 1) or PIPELINED_CHUNK * pace.chunk_row >= SLOW_CHUNK
 
 
 def next_prefill(ready: Sequence[ReadyFeed]) -> ReadyFeed | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,10 @@ class Deadlines:
     recovery: float = 60.0  # from the loss until nothing more is tried
     attempts: int = 12  # that bring nothing: the chain does not open, or is lost before a token came
     settled: float = 30.0  # a chain that lived so long was no failed attempt, whether it was used or not
+
+    def with_loading(self, seconds: float) -> Deadlines:
+        """For stages that may take so much longer to load: one attempt that failed late is not all."""
+        return replace(self, recovery=self.recovery + seconds)
 
     @property
     def silent_data_link(self) -> float:

@@ -95,9 +95,14 @@ def require_draft_model(drafter: str, draft_model: Path | None) -> None:
 
 
 def load_deadline(shard_bytes: int) -> float:
-    """Seconds that a stage may take to load: a minute, and another one for each GiB.
+    """Seconds that a stage may take to load: a minute, and what its size adds."""
+    return 60.0 + loading_allowance(shard_bytes)
 
-    OpenVINO repacks 4-bit weights at about 7 s a GiB on two cores; a busy or slow machine, and a cold
-    disk, take several times as long.
+
+def loading_allowance(shard_bytes: int) -> float:
+    """Seconds that the size of a shard adds to a deadline: a minute for each GiB.
+
+    OpenVINO repacks 4-bit weights at 15 to 30 s a GiB on two cores that two stages share; a busy or slow
+    machine, and a cold disk, take several times as long.
     """
-    return 60.0 + 60.0 * shard_bytes / 2**30
+    return 60.0 * shard_bytes / 2**30

@@ -19,7 +19,7 @@ from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.epochs import Epoch, Epochs, OnProgress, OpenLegs, Target
 from fleetchat.fleet.moving import Mover, Offer, StartPeers, check_room, described
 from fleetchat.fleet.opening import new_chain
-from fleetchat.fleet.options import FleetOptions
+from fleetchat.fleet.options import FleetOptions, loading_allowance
 from fleetchat.fleet.peers import Peers, start_peers
 from fleetchat.fleet.recovery import Attempts, remedy_for
 from fleetchat.fleet.telemetry import StageState
@@ -52,7 +52,8 @@ class Supervisor:
         self._on_progress = on_progress
         self._legs = legs
         self._start = start
-        self._attempts = Attempts(options.deadlines)
+        largest = max(entry.bin.size for entry in options.manifest.stages)
+        self._attempts = Attempts(options.deadlines.with_loading(loading_allowance(largest)))
         self._provided = False  # the peer that refused for want of its shard has it now
         self._offer: Offer | None = None
         self._offered = trio.Event()

@@ -19,13 +19,12 @@ from fleetchat.engine.stage_timing import CELLS, time_stage
 from fleetchat.errors import FleetError, InputError
 from fleetchat.ids import Rollback
 from fleetchat.paths import settings_folder
-from fleetchat.peer.loading import EngineRequest
+from fleetchat.peer.loading import EngineRequest, loading_words
 from fleetchat.peer.report import openvino_version
 
 VARIABLE = "FLEETCHAT_FAST_SETTINGS"
 LARGE_SHARD = 1 << 30  # bytes, beyond which settings are timed on two matrices instead of all
 BYTES_OF_8_BITS = 0.8  # for each value that a token touches: less is 4 bits
-LOADING = "loading the shard"
 MEASURING = "measuring the fastest settings"
 EXACT = "f32, activations not quantised (exact: nothing is chosen)"
 
@@ -38,7 +37,7 @@ def create_engine(request: EngineRequest) -> StageEngine:
     workshop = _Workshop(request)
     choice = _choice(request, workshop)
     if workshop.has_measured:
-        request.on_step(LOADING)
+        request.on_step(loading_words(request.entry))
     engine = workshop.take(choice.settings)
     wrong = workshop.fault(engine, request.precision)
     if wrong is not None:

@@ -24,6 +24,7 @@ from fleetchat.peer.opening import granted_cells
 from fleetchat.peer.queue import ServedKey
 from fleetchat.wire.frames import FaultCode, Open
 
+LARGE = 1_000_000_000  # bytes of a shard
 IDLE_STAGES = 2  # loaded shards that no chain uses and that are kept for the next chat
 STOP_DEADLINE = 2.0  # seconds for a thread to end; a long prefill is not waited for
 
@@ -93,6 +94,12 @@ class StageKey(NamedTuple):
     stage: int
     engine: str
     precision: str
+
+
+def loading_words(entry: StageEntry) -> str:
+    """What a stage is doing that loads; with the size where that takes long: 20 to 30 s a GB on two cores."""
+    size = entry.bin.size
+    return f"loading the shard of {size / 1e9:.1f} GB" if size >= LARGE else "loading the shard"
 
 
 @dataclass(slots=True, eq=False)
@@ -211,9 +218,9 @@ class LoadedStages:
         def load() -> StageEngine:
             begun.wait()
             self._store.verify(manifest, key.stage)
-            stage.on_step("loading the shard")
+            stage.on_step(loading_words(manifest.stages[key.stage]))
             engine = self._engine_factory(self._request(stage))
-            stage.step = ("loading the shard", 2, 2)
+            stage.step = (stage.step[0], 2, 2)
             return engine
 
         thread = InferenceThread(f"stage-{key.stage}", load)

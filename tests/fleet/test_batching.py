@@ -11,6 +11,8 @@ from hypothesis import strategies as some
 from fleetchat.fleet.batching import (
     FIRST_CHUNK,
     LONGEST,
+    PIPELINED_CHUNK,
+    SLOW_CHUNK,
     STRETCH,
     ChainLimits,
     Load,
@@ -152,6 +154,17 @@ def test_a_prefill_goes_whole_when_nobody_streams() -> None:
     alone = Load(prefilling=2)
     assert chunk_rows(prefill(1, rows=1900), ONE_BY_ONE, alone, PACE) == 1900
     assert chunk_rows(prefill(1, rows=5000), ONE_BY_ONE, alone, PACE) == 2048
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_prefill_that_takes_minutes_is_cut_on_every_engine(stages: int) -> None:
+    limits, slow = replace(ONE_BY_ONE, stages=stages), Pace(chunk_row=SLOW_CHUNK / PIPELINED_CHUNK)
+    alone = Load(prefilling=1)
+    assert chunk_rows(prefill(1, rows=1900), limits, alone, slow) == PIPELINED_CHUNK
+    assert chunk_rows(prefill(1, rows=300), limits, alone, slow) == 100
+    assert batches_wanted(limits, alone, slow) == stages + 1
+    just_not = Pace(chunk_row=0.99 * slow.chunk_row)
+    assert chunk_rows(prefill(1, rows=1900), limits, alone, just_not) == 1900
 
 
 @given(paces, some.integers(1, 40), limits_of_chains, some.integers(17, 3000))

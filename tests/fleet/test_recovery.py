@@ -47,6 +47,14 @@ def test_after_the_whole_time_nothing_more_is_tried() -> None:
     assert attempts.next_pause(159.5) is None
 
 
+def test_a_stage_that_takes_long_to_load_gets_more_than_one_attempt() -> None:
+    attempts = Attempts(SHORT.with_loading(100.0))
+    attempts.lost(0.0, lived=0.0, tokens=1)
+    assert attempts.next_pause(0.0) == 0.0
+    assert attempts.next_pause(SHORT.recovery + 90.0) is not None
+    assert Attempts(SHORT, count=1).next_pause(SHORT.recovery + 90.0) is None
+
+
 def test_a_peer_that_comes_back_only_to_die_is_counted() -> None:
     attempts = Attempts(SHORT)
     for _ in range(12):

@@ -12,7 +12,7 @@ from fleetchat.cutter.store import Store
 from fleetchat.engine.stage_timing import CELLS
 from fleetchat.errors import FleetError, InputError
 from fleetchat.paths import settings_folder
-from fleetchat.peer.engines import EXACT, LOADING, MEASURING, VARIABLE, create_engine, is_measuring, settled
+from fleetchat.peer.engines import EXACT, MEASURING, VARIABLE, create_engine, is_measuring, settled
 from fleetchat.peer.loading import EngineRequest
 
 
@@ -64,11 +64,11 @@ def test_the_first_load_measures_and_says_so_and_the_next_one_reads(
     made = create_engine(asked)
     assert made.traits.cells == 1024
     assert made.sessions() == []
-    assert told.steps == [MEASURING, LOADING]
+    assert told.steps == [MEASURING, "loading the shard"]
     (record,) = measuring.iterdir()
     before = record.read_bytes()
     create_engine(replace(asked, entry=asked.manifest.stages[1])).close()
-    assert told.steps == [MEASURING, LOADING]
+    assert told.steps == [MEASURING, "loading the shard"]
     assert record.read_bytes() == before
     assert told.settings[0] == told.settings[1]
     assert "(measured here: " in told.settings[0]
