@@ -9,8 +9,8 @@ class ExitCode(IntEnum):
     """What the process tells its caller."""
 
     DONE = 0
-    FAILED = 1  # failed at run time: a peer lost, a disk full, no network
-    WRONG_INPUT = 2  # wrong usage, configuration or input
+    FAILED = 1  # failed at run time: a peer lost, no network
+    WRONG_INPUT = 2  # wrong usage, configuration or input, also a disk that is too small for what is asked
     INTERRUPTED = 130
 
 
@@ -59,7 +59,13 @@ class FetchError(FleetchatError):
 
 
 class BuildError(FleetchatError):
-    """A build failed at run time: disk full, self-check not passed."""
+    """A build failed at run time: self-check not passed."""
+
+
+class DiskFull(BuildError):
+    """What was asked for does not fit on the disk of the store."""
+
+    exit_code = ExitCode.WRONG_INPUT
 
 
 class ShardDamaged(FleetchatError):

@@ -48,7 +48,7 @@ def chat_runtime(
 def built_models() -> list[tuple[str, str]]:
     """Name and title of the recipes of which there is a build."""
     store = Store(store_folder())
-    built = {manifest.recipe for manifest in store.builds()}
+    built = {name for manifest in store.builds() for name in manifest.recipes}
     return [(name, find_recipe(name).title) for name in sorted(known_recipes()) if name in built]
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fleetchat.cutter.partition import LayerRange
     from fleetchat.cutter.received import ReceivedStore
     from fleetchat.cutter.store import Store
+    from fleetchat.cutter.unbuilt import Unbuilt
 
 SHORT_KEY = 12  # hexadecimal digits of a build key that are shown
 
@@ -37,13 +38,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run_build(options: argparse.Namespace) -> int:
     """Build the shards of a recipe; say what was built, or report it to a program."""
     from fleetchat.cli.build_progress import reporter
-    from fleetchat.cli.shards_build import announce, chosen_recipe, tell_new
+    from fleetchat.cli.shards_build import announce, chosen_recipe, pinned, tell_new
     from fleetchat.cutter.build import build
     from fleetchat.cutter.new_recipe import write_recipe
     from fleetchat.cutter.recipe import PathSource
 
     with reporter(options.progress) as report:
-        recipe, new = chosen_recipe(options)
+        recipe, new = pinned(*chosen_recipe(options))
         store, ranges = _store(options), _layer_ranges(options.layers)
         if new is not None or not isinstance(recipe.source, PathSource):
             announce(recipe, store, options)
@@ -58,11 +59,15 @@ def run_build(options: argparse.Namespace) -> int:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Print the builds in the store, the newest last."""
+    """Print the builds in the store, the newest last, then the recipes that are not built."""
+    from fleetchat.cutter.unbuilt import unbuilt_recipes
+
     store = _store(options)
     builds = store.builds()
+    unbuilt = unbuilt_recipes(builds)
     if options.json:
-        print(json.dumps([_summary(store, manifest) for manifest in builds], indent=2, ensure_ascii=False))
+        entries = [*(_summary(store, one) for one in builds), *(_unbuilt_summary(one) for one in unbuilt)]
+        print(json.dumps(entries, indent=2, ensure_ascii=False))
         return 0
     for manifest in builds:
         print(_line(manifest))
@@ -70,6 +75,8 @@ def run_list(options: argparse.Namespace) -> int:
     for manifest in received.builds():
         if stages := received.stages_of(manifest):
             print(_received_line(manifest, stages))
+    for one in unbuilt:
+        print(_unbuilt_line(one))
     return 0
 
 
@@ -125,11 +132,28 @@ def run_remove(options: argparse.Namespace) -> int:
             return 0
         received = _received(options)
         for manifest in _chosen([*store.builds(), *received.builds()], options.build):
+            kept = _shared_by_others(manifest, options.build)
+            if kept is not None and store.find(manifest.build_key) is not None:
+                store.rename(kept)
+                print(f"kept     {_line(kept)}: the same shards serve {', '.join(kept.recipes)}")
+                continue
             for one in (store, received):
                 if one.find(manifest.build_key) is not None:
                     one.remove(manifest.build_key)
             print(f"removed  {_line(manifest)}")
     return 0
+
+
+def _shared_by_others(manifest: Manifest, names: list[str]) -> Manifest | None:
+    """What is left of a build when recipes of it are removed; None for a key, or when no recipe is left."""
+    from fleetchat.cutter.shared_build import without_recipe
+
+    if not set(names) & set(manifest.recipes):
+        return None
+    left: Manifest | None = manifest
+    for name in names:
+        left = None if left is None else without_recipe(left, name)
+    return left
 
 
 def _register_build(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -168,7 +192,11 @@ def _register_build(actions: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def _register_list(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = actions.add_parser("list", help="what is built", description="List the builds in the store.")
+    parser = actions.add_parser(
+        "list",
+        help="what is built, and what is not",
+        description="List the builds in the store, then the recipes that are not built and what they take.",
+    )
     parser.add_argument("--json", action="store_true", help="a JSON list on stdout")
     _add_store(parser)
     parser.set_defaults(run=run_list)
@@ -232,17 +260,20 @@ def _chosen(builds: list[Manifest], names: list[str]) -> list[Manifest]:
     from fleetchat.spelling import nearest
 
     chosen: dict[str, Manifest] = {}
+    recipes = {recipe for one in builds for recipe in one.recipes}
     for name in names:
-        found = [
-            one for one in builds if one.recipe == name or (len(name) >= 6 and one.build_key.startswith(name))
-        ]
+        found = [one for one in builds if name in one.recipes or _is_key_of(one, name)]
         if not found:
             raise InputError(
-                f"there is no build {name!r}{nearest(name, {one.recipe for one in builds})}",
+                f"there is no build {name!r}{nearest(name, recipes)}",
                 hint="`fleetchat shards list` shows what there is",
             )
         chosen.update({one.build_key: one for one in found})
     return list(chosen.values())
+
+
+def _is_key_of(manifest: Manifest, name: str) -> bool:
+    return len(name) >= 6 and manifest.build_key.startswith(name)
 
 
 def _line(manifest: Manifest) -> str:
@@ -251,7 +282,7 @@ def _line(manifest: Manifest) -> str:
     layers = ",".join(f"{stage.first_layer}-{stage.last_layer}" for stage in manifest.stages)
     size = megabytes(sum(file.size for file in files_of(manifest)))
     stages = f"{len(manifest.stages)} stage{'s' if len(manifest.stages) > 1 else ''}"
-    return f"{manifest.build_key[:SHORT_KEY]}  {manifest.recipe}  {stages}  {layers}  {size}"
+    return f"{manifest.build_key[:SHORT_KEY]}  {', '.join(manifest.recipes)}  {stages}  {layers}  {size}"
 
 
 def _received_line(manifest: Manifest, stages: list[int]) -> str:
@@ -262,12 +293,34 @@ def _received_line(manifest: Manifest, stages: list[int]) -> str:
     return f"{manifest.build_key[:SHORT_KEY]}  {manifest.recipe}  received: {which}  {size}"
 
 
+def _unbuilt_line(one: Unbuilt) -> str:
+    from fleetchat.cutter.store import megabytes
+
+    if one.fault is not None:
+        return f"not built     {one.name}  {one.fault}"
+    fetched = "" if one.download == 0 else f"fetches {megabytes(one.download)}, " if one.download else ""
+    takes = f"takes {megabytes(one.built)}" if one.built else "what it takes is said before it is built"
+    return f"not built     {one.name}  {fetched}{takes}"
+
+
+def _unbuilt_summary(one: Unbuilt) -> dict[str, object]:
+    return {
+        "state": "not built",
+        "recipe": one.name,
+        "download_bytes": one.download,
+        "built_bytes": one.built,
+        "fault": one.fault,
+    }
+
+
 def _summary(store: Store, manifest: Manifest) -> dict[str, object]:
     from fleetchat.cutter.store import files_of
 
     return {
+        "state": "built",
         "build_key": manifest.build_key,
         "recipe": manifest.recipe,
+        "recipes": list(manifest.recipes),
         "model": manifest.model,
         "stages": [[stage.first_layer, stage.last_layer] for stage in manifest.stages],
         "bytes": sum(file.size for file in files_of(manifest)),

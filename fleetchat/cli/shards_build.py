@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,18 @@ def chosen_recipe(options: argparse.Namespace) -> tuple[Recipe, dict[str, Any] |
             else None
         )
         raise RecipeError(error.message, hint=hint) from error
+
+
+def pinned(recipe: Recipe, new: dict[str, Any] | None) -> tuple[Recipe, dict[str, Any] | None]:
+    """A new recipe with the commit that the hub has now: what is built later is the same model."""
+    from fleetchat.cutter.hub import list_repository
+    from fleetchat.cutter.recipe import HubSource
+
+    if new is None or not isinstance(recipe.source, HubSource):
+        return recipe, new
+    commit = list_repository(recipe.source).commit
+    source = replace(recipe.source, revision=commit)
+    return replace(recipe, source=source), {**new, "source": {**new["source"], "revision": commit}}
 
 
 def announce(recipe: Recipe, store: Store, options: argparse.Namespace) -> None:

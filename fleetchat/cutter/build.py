@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,15 +16,17 @@ from fleetchat.cutter.manifest import CUTTER_FORMAT, RECURRENT, Manifest, SelfCh
 from fleetchat.cutter.partition import LayerRange
 from fleetchat.cutter.recipe import Recipe
 from fleetchat.cutter.selfcheck import self_check
+from fleetchat.cutter.shared_build import with_recipe
 from fleetchat.cutter.source import Source, known_source, obtain
 from fleetchat.cutter.stagewise import ids_needed, stagewise_check
 from fleetchat.cutter.store import Store, matches
 from fleetchat.cutter.vocabulary import text_ids
 from fleetchat.cutter.whole import TOKENIZER, Whole, converter_of, copy_vocabulary, obtain_whole
-from fleetchat.errors import BuildError, ShardDamaged, SourceError
+from fleetchat.errors import BuildError, DiskFull, ShardDamaged, SourceError
 from fleetchat.ids import BuildKey
 
-SMALLEST_FREE = 1 << 20  # bytes; with less, a failed write is taken for a full disk
+# A full disk, a quota, a limit of the size of a file (EDQUOT is unknown on Windows).
+NO_SPACE = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 LARGE = 2 << 30  # bytes of a whole model that is not loaded at once any more
 CUT_SPACE_FACTOR = 1.8  # bytes needed for each byte of the whole model: stages share the embedding
 
@@ -78,7 +79,8 @@ def _build_locked(
     on_progress: OnProgress,
 ) -> Manifest:
     source = _source_or_kept(recipe, override, store, on_progress)
-    found = _undamaged(recipe, count, ranges, source.identity, converter_of(source), store, on_progress)
+    converter = converter_of(source)
+    found = _undamaged(recipe, count, ranges, source.identity, converter, store, on_progress, shared=True)
     if found is not None:
         return found
     whole = obtain_whole(source, store, on_progress)
@@ -120,11 +122,18 @@ def _undamaged(
     converter: str,
     store: Store,
     on_progress: OnProgress,
+    *,
+    shared: bool = False,
 ) -> Manifest | None:
-    """A build that is what would be built now, with all its files as they should be."""
+    """A build that is what would be built now, with all its files as they should be.
+
+    `shared`: also one that another recipe of the same model has; it then serves both.
+    """
     for manifest in reversed(store.builds()):
         same_context = recipe.context in (None, manifest.context)
-        if manifest.converter != converter or not same_context or manifest.recipe != recipe.name:
+        if manifest.converter != converter or not same_context:
+            continue
+        if recipe.name not in manifest.recipes and not shared:
             continue
         if not matches(manifest, count, ranges, identity):
             continue
@@ -134,6 +143,10 @@ def _undamaged(
         except ShardDamaged as damage:
             on_progress(f"building again: {damage.message}", 0, 0)
             continue
+        if recipe.name not in manifest.recipes:
+            on_progress(f"the recipe {manifest.recipe} has the same shards: both use them", 0, 0)
+            manifest = with_recipe(manifest, recipe.name)
+            store.rename(manifest)
         return manifest
     return None
 
@@ -227,25 +240,16 @@ def _disk_full_explained(store: Store) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+        if error.errno in NO_SPACE:
             raise _disk_full(store) from error
         raise BuildError(f"the store {store.root} cannot be written: {error}") from error
     except RuntimeError as error:  # openvino's own
-        if _free_bytes(store) < SMALLEST_FREE:
-            raise _disk_full(store) from error
         reason = " ".join(str(error).split())
         raise BuildError(f"OpenVINO failed: {reason[:300]}") from error
 
 
-def _disk_full(store: Store) -> BuildError:
-    return BuildError(
+def _disk_full(store: Store) -> DiskFull:
+    return DiskFull(
         f"no space is left on the disk of {store.root}; nothing was stored",
         hint="free some space, remove builds with `fleetchat shards rm`, or choose --store DIR",
     )
-
-
-def _free_bytes(store: Store) -> int:
-    try:
-        return shutil.disk_usage(store.root).free
-    except OSError:
-        return SMALLEST_FREE

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from fleetchat.cutter.template_check import checked_folder
 from fleetchat.errors import SourceError
 
 CONFIG = "config.json"
@@ -45,6 +46,7 @@ def check_checkpoint(folder: Path) -> None:
     for path in weights:
         if path.suffix == ".safetensors":
             _check_safetensors(path)
+    checked_folder(folder)  # an export takes long; what its template is worth is known before
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetchat.child import child_environment, own_process_group
-from fleetchat.cutter.files import link_or_copy, write_text
+from fleetchat.cutter.files import failed_write, link_or_copy, write_text
 from fleetchat.errors import BuildError
 
 IR_NAME = "openvino_model.xml"
@@ -38,12 +38,16 @@ def converter_version() -> str:
 def convert_gguf(gguf: Path, folder: Path) -> Path:
     """Convert into `folder` (empty, same filesystem if possible); returns the IR's xml.
 
-    Raises BuildError with the converter's last words when it fails or crashes.
+    Raises BuildError with the converter's last words when it fails or crashes, OSError when it had no space.
     """
     copy = folder / "model.gguf"
     link_or_copy(gguf, copy)
     try:
         _run(["convert", str(copy)], f"converting {gguf.name}")
+    except BuildError as error:
+        if (reason := failed_write(folder, gguf.stat().st_size)) is not None:
+            raise reason from error
+        raise
     finally:
         copy.unlink(missing_ok=True)
     missing = [name for name in MADE if not (folder / name).is_file()]

@@ -11,7 +11,8 @@ import openvino as ov
 from fleetchat.cutter.boundary import Layers, find_layers
 from fleetchat.cutter.costs import Costs, find_costs
 from fleetchat.cutter.fusion import fused_attention, inject_fusion
-from fleetchat.cutter.graph import build_stage, save_stage
+from fleetchat.cutter.graph import build_stage
+from fleetchat.cutter.ir_file import save_ir
 from fleetchat.cutter.obstacle import find_obstacle
 from fleetchat.cutter.partition import LayerRange, check_ranges, partition, stage_costs
 from fleetchat.cutter.plan import plan_stage
@@ -115,7 +116,7 @@ def cut_model(
         on_progress(f"cutting layers {first} to {last}", index, len(chosen))
         plan = plan_stage(view, layers, first, last)
         xml = folder / f"stage-{index:02}.xml"
-        save_stage(build_stage(lambda: read_whole(core, whole_xml), view, layers, plan), xml)
+        save_ir(build_stage(lambda: read_whole(core, whole_xml), view, layers, plan), xml)
         written.append(_stage(core, view, index, (first, last), xml, plan.variables, costs[index]))
     on_progress("cut", len(chosen), len(chosen))
     return CutResult(shape, tuple(written))

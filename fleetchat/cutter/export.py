@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleetchat.child import child_environment, own_process_group
+from fleetchat.cutter.checkpoint import weight_bytes
+from fleetchat.cutter.files import failed_write
 from fleetchat.errors import BuildError, SourceError
 
 OnProgress = Callable[[str, int, int], None]
@@ -38,7 +40,7 @@ def check_exporter(
 
 
 def export(checkpoint: Path, weights: str, scratch: Path, on_progress: OnProgress) -> None:
-    """Export into `scratch`/ir. Raises SourceError for a model that cannot be exported, BuildError."""
+    """Export into `scratch`/ir. Raises SourceError for what cannot be exported, BuildError, OSError."""
     on_progress(f"exporting {checkpoint.name} as {weights} (optimum-intel)", 0, 0)
     target, report, work = scratch / "ir", scratch / "report.json", scratch / "work"
     work.mkdir()
@@ -72,6 +74,9 @@ def export(checkpoint: Path, weights: str, scratch: Path, on_progress: OnProgres
             stream.close()
         process.wait()
     if process.returncode != 0:
+        full = None if report.is_file() else failed_write(scratch, weight_bytes(checkpoint) // 4)
+        if full is not None:
+            raise full
         raise _failure(checkpoint, report, said, process.returncode)
 
 

@@ -70,6 +70,24 @@ def write_text(path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8"))
 
 
+def failed_write(folder: Path, size: int) -> OSError | None:
+    """Why `size` bytes cannot be written into a folder; None when they can.
+
+    For a library that says only that it failed, and takes away what it wrote.
+    """
+    probe = folder / "probe"
+    try:
+        with probe.open("wb", buffering=0) as stream:
+            left = size
+            while left > 0:
+                left -= stream.write(bytes(min(left, CHUNK)))
+    except OSError as error:
+        return error
+    finally:
+        probe.unlink(missing_ok=True)
+    return None
+
+
 def link_or_copy(source: Path, target: Path) -> None:
     """A second name for a file where the filesystem can do that, else a copy."""
     try:

@@ -7,7 +7,6 @@ Nothing here uses shared-memory constants: a temporary array behind one silently
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import openvino as ov
@@ -60,11 +59,6 @@ def build_stage(read: Callable[[], ov.Model], view: GraphView, layers: Layers, p
     stage.validate_nodes_and_infer_types()
     _check(stage, layers, plan)
     return stage
-
-
-def save_stage(stage: ov.Model, xml: Path) -> None:
-    """Write xml and bin beside it, with the weights as they are."""
-    ov.save_model(stage, xml, compress_to_fp16=False)
 
 
 def _replace_boundary(boundary: ov.Output, hidden: int) -> ov.Node:

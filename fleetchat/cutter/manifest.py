@@ -13,6 +13,7 @@ from fleetchat.ids import BuildKey, Rollback
 CUTTER_FORMAT = 1  # raise it when the shards that this code writes change; old builds are then rebuilt
 
 
+ALSO = "also"  # in `Manifest.extra`: further recipes of the same model, with commas
 RECURRENT = "recurrent"  # in `Manifest.extra`: a state does not grow with the tokens
 
 
@@ -85,6 +86,11 @@ class Manifest:
     self_check: SelfCheck
     created: str  # ISO 8601, UTC
     extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """The recipes that these shards serve: `recipe`, and others of the same model cut alike."""
+        return (self.recipe, *filter(None, self.extra.get(ALSO, "").split(",")))
 
     @property
     def rollback(self) -> Rollback:

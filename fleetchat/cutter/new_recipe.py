@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from fleetchat.cutter.recipe_table import REPOSITORY
 from fleetchat.errors import RecipeError
 
 
-def recipe_for(named: str, weights: str, name: str | None) -> tuple[Recipe, dict[str, Any]] | None:
+def recipe_for(named: str, weights: str, name: str | None) -> tuple[Recipe, dict[str, Any] | None] | None:
     """The recipe of `OWNER/NAME`, `OWNER/NAME:FILE`, a folder or a file, and its table; None for other words.
+
+    No table for a model that has a recipe of that name already: it stays as it is, with its revision.
 
     Raises RecipeError when another model has its name already.
     """
@@ -39,8 +42,8 @@ def recipe_for(named: str, weights: str, name: str | None) -> tuple[Recipe, dict
     chosen = name or slug(title)
     table: dict[str, Any] = {"name": chosen, "title": title, "stages": 2, "source": source}
     recipe = parse(table, file_of(chosen))
-    _check_free(recipe)
-    return recipe, table
+    known = _known(recipe)
+    return (recipe, table) if known is None else (known, None)
 
 
 def slug(title: str) -> str:
@@ -63,21 +66,26 @@ def write_recipe(table: dict[str, Any]) -> Path:
     return path
 
 
-def _check_free(recipe: Recipe) -> None:
+def _known(recipe: Recipe) -> Recipe | None:
+    """The recipe that the same model has under that name. Raises RecipeError when another model has it."""
     if slug(recipe.name) != recipe.name:
         raise RecipeError(
             f"--name {recipe.name!r} is no name of a recipe", hint="small letters, digits, dots and dashes"
         )
-    other = known_recipes().get(recipe.name)
-    if other is not None and _model(load(other)) != _model(recipe):
+    file = known_recipes().get(recipe.name)
+    if file is None:
+        return None
+    other = load(file)
+    if _model(other) != _model(recipe):
         raise RecipeError(
-            f"another model has the recipe {recipe.name} already ({other})",
+            f"another model has the recipe {recipe.name} already ({file})",
             hint="choose another name: --name NAME",
         )
+    return other
 
 
 def _model(recipe: Recipe) -> object:
-    """What two recipes of the same model have in common."""
-    if isinstance(recipe.source, HubSource | PathSource):
-        return recipe.source
-    return None
+    """What two recipes of the same model have in common, in whatever revision."""
+    if isinstance(recipe.source, HubSource):
+        return dataclasses.replace(recipe.source, revision="")
+    return recipe.source if isinstance(recipe.source, PathSource) else None

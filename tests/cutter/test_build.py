@@ -267,7 +267,7 @@ def test_a_full_disk_is_said_before(recipe: Recipe, tmp_path: Path, monkeypatch:
     store = Store(tmp_path / "store")
     with pytest.raises(BuildError, match="not enough disk space in") as raised:
         build(recipe, 2, None, store)
-    assert raised.value.exit_code == 1
+    assert raised.value.exit_code == 2
     assert store.builds() == []
 
 

@@ -11,13 +11,15 @@ import pytest
 
 from fleetchat.cutter.checkpoint import check_checkpoint, checkpoint_identity, is_checkpoint, weight_bytes
 from fleetchat.errors import SourceError
+from tests.tiny_model import CHAT_TEMPLATE, write_tiny_tokenizer
 
 
 def write_checkpoint(folder: Path, *, tensor: int = 64, **config: Any) -> Path:
     """A folder with the files of a checkpoint; its one tensor has so many bytes."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", **config}))
-    (folder / "tokenizer.json").write_text("{}")
+    write_tiny_tokenizer(folder / "tokenizer.json")
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
     header = json.dumps({"w": {"dtype": "U8", "shape": [tensor], "data_offsets": [0, tensor]}}).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(tensor))
     return folder
@@ -41,7 +43,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(SourceError, match=r"model has no tokenizer\.json$"):
         check_checkpoint(folder)
-    (folder / "tokenizer.json").write_text("{}")
+    write_tiny_tokenizer(folder / "tokenizer.json")
     index = {"weight_map": {"w": "model.safetensors", "v": "model-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(SourceError, match=r"lacks model-00002\.safetensors, which model\.safetensors\.index"):
@@ -87,3 +89,28 @@ def test_another_format_of_weights_is_another_export(tmp_path: Path) -> None:
     assert before != checkpoint_identity(folder, "int8")
     (folder / "tokenizer.json").write_text("{} ")
     assert before != checkpoint_identity(folder, "int4")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (
+            "chat_template.jinja",
+            "fine\n{% for %}",
+            r"chat_template\.jinja: the chat template is wrong in line 2: ",
+        ),
+        (
+            "chat_template.jinja",
+            "{{ 1 / 0 }}",
+            r"chat_template\.jinja: the chat template fails \(template line 1\)",
+        ),
+        ("tokenizer.json", "{}", r"tokenizer\.json is not a tokenizer"),
+    ],
+)
+def test_what_the_chat_needs_is_tried_before_an_export(
+    tmp_path: Path, file: str, content: str, said: str
+) -> None:
+    folder = write_checkpoint(tmp_path / "model")
+    (folder / file).write_text(content, encoding="utf-8")
+    with pytest.raises(SourceError, match=said):
+        check_checkpoint(folder)

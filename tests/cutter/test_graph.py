@@ -11,7 +11,8 @@ import pytest
 
 from fleetchat.cutter.boundary import find_layers
 from fleetchat.cutter.fusion import fused_attention
-from fleetchat.cutter.graph import build_stage, save_stage
+from fleetchat.cutter.graph import build_stage
+from fleetchat.cutter.ir_file import save_ir
 from fleetchat.cutter.plan import plan_stage
 from fleetchat.cutter.trial import FloatArray, Trial
 from fleetchat.cutter.view import view_of
@@ -126,7 +127,7 @@ def test_only_the_rows_asked_for_come_out_in_their_order() -> None:
 
 def test_a_saved_stage_keeps_its_weights_as_they_are(tmp_path: Path) -> None:
     (stage,) = stages_of(reader("falcon"), ((0, 3),))
-    save_stage(stage, tmp_path / "stage.xml")
+    save_ir(stage, tmp_path / "stage.xml")
     saved = CORE.read_model(tmp_path / "stage.xml")
     assert weights(saved) == weights(stage)
 

@@ -85,7 +85,7 @@ def test_an_exported_folder_is_known_by_its_files(store: Store, tmp_path: Path) 
     folder.mkdir()
     with pytest.raises(SourceError, match="has no OpenVINO model"):
         obtain(path_recipe(folder), None, store, quiet)
-    (folder / "openvino_model.xml").write_text("<net/>")
+    (folder / "openvino_model.xml").write_text("<net></net>")
     (folder / "openvino_model.bin").write_bytes(b"1234")
     with pytest.raises(SourceError, match=r"has no tokenizer\.json"):
         obtain(path_recipe(folder), None, store, quiet)

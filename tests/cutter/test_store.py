@@ -153,7 +153,7 @@ def test_too_little_space_is_said_with_both_numbers(tmp_path: Path, monkeypatch:
     with pytest.raises(BuildError) as raised:
         store.check_space(90_000_000)
     assert raised.value.message == f"not enough disk space in {store.root}: 90 MB needed, 7 MB free"
-    assert raised.value.exit_code == 1
+    assert raised.value.exit_code == 2
 
 
 def test_a_build_is_removed_alone(copied: Tiny) -> None:
