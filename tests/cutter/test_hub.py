@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
+from fleetchat.cli.main import main
 from fleetchat.cutter.hub import HubFile, chosen, fetch_repository, list_repository
-from fleetchat.cutter.recipe import HubSource
+from fleetchat.cutter.recipe import HubSource, find_recipe
 from fleetchat.cutter.store import Store
 from fleetchat.errors import FetchError, SourceError
+from tests.tiny_model import write_tiny_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SOURCE = HubSource("someone/model")
@@ -186,3 +188,22 @@ def test_a_file_outside_of_the_repository_is_refused(hub: Hub) -> None:
     hub.files["../../x"] = b""
     with pytest.raises(FetchError, match="leads out of its repository"):
         list_repository(SOURCE)
+
+
+@pytest.mark.slow
+def test_a_new_recipe_is_pinned_to_the_commit_that_was_fetched(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The repository's name means this recipe from then on, whatever the hub has meanwhile."""
+    monkeypatch.setenv("FLEETCHAT_CONFIG_DIR", str(tmp_path / "config"))
+    write_tiny_model(tmp_path / "exported")
+    hub.files = {file.name: file.read_bytes() for file in (tmp_path / "exported").iterdir()}
+    command = ["shards", "build", "someone/model", "--yes", "--store", str(tmp_path / "store")]
+    assert main(command) == 0
+    assert f'revision = "{COMMIT}"' in (tmp_path / "config" / "shards" / "model.toml").read_text()
+    assert find_recipe("model").source == HubSource("someone/model", revision=COMMIT)
+    hub.asked.clear()
+    capsys.readouterr()
+    assert main(command) == 0
+    assert hub.asked == []
+    assert capsys.readouterr().err == "checking the stored shards\n"
