@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-
-import openvino as ov
+from typing import TYPE_CHECKING
 
 from fleetchat.cutter.files import failed_write
 from fleetchat.errors import SourceError
+
+if TYPE_CHECKING:
+    import openvino as ov
 
 END = b"</net>"
 COPY_AGAIN = "export the model again, or copy the file again"
@@ -37,6 +39,8 @@ def check_ir(xml: Path) -> None:
 
 def save_ir(model: ov.Model, xml: Path) -> None:
     """Write both files of a model, weights as they are. Raises OSError when they cannot be written."""
+    import openvino as ov  # the doctor looks at files with this module, and OpenVINO may be broken
+
     try:
         ov.save_model(model, xml, compress_to_fp16=False)
     except RuntimeError as error:  # of a full disk OpenVINO says "iostream error" and removes the files

@@ -31,9 +31,12 @@ def test_it_is_listed_verified_and_removed(tmp_path: Path, capsys: pytest.Captur
     folder = receive(tmp_path / "chat", tmp_path / "peer")
     store = ["--store", str(tmp_path / "peer")]
     assert main(["shards", "list", *store]) == 0
+    listed, *unbuilt = capsys.readouterr().out.splitlines()
+    assert listed == LINE
+    assert {line[:14] for line in unbuilt} == {"not built     "}
     assert main(["shards", "verify", *store]) == 0
     assert main(["shards", "verify", "fake", *store]) == 0
-    assert capsys.readouterr().out.splitlines() == [LINE, f"ok       {LINE}", f"ok       {LINE}"]
+    assert capsys.readouterr().out.splitlines() == [f"ok       {LINE}", f"ok       {LINE}"]
     weights = folder / "stage-01.bin"
     weights.write_bytes(bytes(weights.stat().st_size))
     assert main(["shards", "verify", *store]) == 1
@@ -41,7 +44,7 @@ def test_it_is_listed_verified_and_removed(tmp_path: Path, capsys: pytest.Captur
     assert main(["shards", "rm", "bbbbbb", *store]) == 0
     assert not folder.exists()
     assert main(["shards", "list", *store]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == []
+    assert capsys.readouterr().out.splitlines()[1:] == unbuilt
 
 
 def test_a_shard_that_never_came_whole_is_unused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
