@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -23,7 +24,7 @@ from fleetchat.app.commands import COMMANDS, NUMBERED
 from fleetchat.app.events import RuntimeControl, RuntimeEvent
 from fleetchat.app.keeper import Keeper
 from fleetchat.app.keymap import KeyMap, key_name, resolve
-from fleetchat.app.messages import RuntimeNews
+from fleetchat.app.messages import NewsWaiting, RuntimeNews
 from fleetchat.app.panel.layout import SIDE_FROM
 from fleetchat.app.screens.chat import ChatScreen
 from fleetchat.app.terminal_keys import read_alt_as_alt, without_letter
@@ -80,6 +81,8 @@ class FleetchatApp(App[None]):
         self._choose_theme(theme)
         self._last_interrupt = float("-inf")
         self._leaving = False
+        self._news: deque[RuntimeEvent] = deque()
+        self._news_are_told = False
         self._background: asyncio.Future[None] | None = None  # keeps what a signal began alive
 
     def _choose_theme(self, name: str) -> None:
@@ -135,13 +138,18 @@ class FleetchatApp(App[None]):
 
     def _report(self, event: RuntimeEvent) -> None:
         """Called from the runtime's thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody looks any more
-            self.post_message(RuntimeNews(event))
+        self._news.append(event)
+        if not self._news_are_told:  # what comes together wakes the screen once
+            self._news_are_told = True
+            with suppress(RuntimeError):  # the loop is closed: nobody looks any more
+                self.post_message(NewsWaiting())
 
-    def on_runtime_news(self, message: RuntimeNews) -> None:
-        """Pass it on: mounting a long reply must not keep this queue, through which all keys go."""
-        if not self._leaving:
-            self.chat_screen.post_message(RuntimeNews(message.event))
+    def on_news_waiting(self) -> None:
+        """Pass them on: mounting a long reply must not keep this queue, through which all keys go."""
+        self._news_are_told = False
+        news = [self._news.popleft() for _ in range(len(self._news))]
+        if news and not self._leaving:
+            self.chat_screen.post_message(RuntimeNews(news))
 
     def _complain(self, text: str) -> None:
         """Called from any thread."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual.message import Message
 
 from fleetchat.app.events import RuntimeEvent, SnapshotTaken
 
 
+class NewsWaiting(Message, bubble=False):
+    """The runtime has reported something since somebody looked last."""
+
+
 class RuntimeNews(Message, bubble=False):
-    """An event of the runtime, on its way to the chat screen."""
+    """Events of the runtime, on their way to the chat screen: all that came together."""
 
-    def __init__(self, event: RuntimeEvent) -> None:
+    def __init__(self, events: Sequence[RuntimeEvent]) -> None:
         super().__init__()
-        self.event = event
+        self.events = newest(events)
 
-    def can_replace(self, message: Message) -> bool:
-        """A newer snapshot stands for an older one; nothing else may be lost."""
-        return (
-            isinstance(message, RuntimeNews)
-            and isinstance(message.event, SnapshotTaken)
-            and isinstance(self.event, SnapshotTaken)
-        )
+
+def newest(events: Sequence[RuntimeEvent]) -> tuple[RuntimeEvent, ...]:
+    """A newer snapshot stands for those before it; nothing else may be lost (pure)."""
+    last = max((place for place, event in enumerate(events) if isinstance(event, SnapshotTaken)), default=-1)
+    return tuple(
+        event for place, event in enumerate(events) if place == last or not isinstance(event, SnapshotTaken)
+    )

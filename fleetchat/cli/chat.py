@@ -78,9 +78,11 @@ def run(options: argparse.Namespace) -> int:
 
     def make_runtime(report: Report) -> ChatRuntime:
         from fleetchat.cli.chat_backend import chat_runtime  # on the runtime's thread, after the first paint
+        from fleetchat.cli.collector import sparing_collector
         from fleetchat.cli.fleet_changes import config_source
 
-        return chat_runtime(config, recipe, report, config_source(options.fleet, overrides, config))
+        source = config_source(options.fleet, overrides, config)
+        return chat_runtime(config, recipe, sparing_collector(report), source)
 
     def models() -> list[tuple[str, str]]:
         from fleetchat.cli.chat_backend import built_models

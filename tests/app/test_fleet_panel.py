@@ -18,7 +18,7 @@ from fleetchat.app.screens.explain_figure import ExplainFigureScreen
 from fleetchat.app.screens.fleet import Board, FleetScreen
 from fleetchat.app.widgets.fleet_panels import FleetLine, FleetSide
 from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
-from tests.fakes.panel import busy_snapshot, hot_view, lost_view
+from tests.fakes.panel import busy_snapshot, hot_view, lost_view, resting_snapshot
 from tests.fakes.runtime import FakeRuntime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
@@ -112,6 +112,66 @@ async def test_what_is_hidden_or_not_looked_at_is_not_drawn() -> None:
         say(runtime, 101.0)
         await wait_until(pilot, lambda: chat_screen(pilot).fleet.view.snapshot.taken == 101.0)
         assert side.lines is before
+
+
+def at_rest(runtime: FakeRuntime, end: float) -> None:
+    runtime.say(SnapshotTaken(resting_snapshot(end), {}, CHATS))
+
+
+async def test_beside_the_chat_a_fleet_at_rest_is_drawn_once() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (140, 40)) as pilot:
+        screen, side = chat_screen(pilot), chat_screen(pilot).query_one(FleetSide)
+        at_rest(runtime, 110.0)
+        await wait_until(pilot, lambda: "idle 100%" in screen_text(pilot) or " 100%" in screen_text(pilot))
+        before = side.lines
+        at_rest(runtime, 110.25)
+        await wait_until(pilot, lambda: screen.fleet.view.snapshot.taken == 110.25)
+        assert side.lines is before
+        say(runtime, 110.5)
+        await wait_until(pilot, lambda: "▒" in screen_text(pilot))
+        at_rest(runtime, 120.0)
+        await wait_until(pilot, lambda: side.lines == before)
+        await pilot.resize_terminal(150, 40)
+        await wait_until(pilot, lambda: side.lines != before)
+
+
+async def test_on_the_whole_screen_a_fleet_at_rest_is_drawn_once_for_what_is_looked_at() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (140, 40)) as pilot:
+        full = await to_full(pilot, runtime)
+        board = full.query_one(Board)
+        at_rest(runtime, 103.0)
+        await wait_until(pilot, lambda: not any("▒▒" in span.text for line in board.lines for span in line))
+        before = board.lines
+        at_rest(runtime, 103.25)
+        await wait_until(pilot, lambda: chat_screen(pilot).fleet.view.snapshot.taken == 103.25)
+        assert board.lines is before
+        for _ in range(2):  # until the last work is in sight again: it moves on
+            await pilot.press("minus")
+        await wait_until(pilot, lambda: "5 s, " in screen_text(pilot))
+        before = board.lines
+        at_rest(runtime, 103.5)
+        await wait_until(pilot, lambda: board.lines is not before)
+
+
+async def test_what_was_at_rest_is_drawn_when_the_terminal_is_looked_at_again() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (140, 40)) as pilot:
+        full = await to_full(pilot, runtime)
+        board = full.query_one(Board)
+        pilot.app.post_message(AppBlur())
+        await wait_until(pilot, lambda: not pilot.app.app_focus)
+        at_rest(runtime, 103.0)
+        await wait_until(pilot, lambda: chat_screen(pilot).fleet.view.snapshot.taken == 103.0)
+        assert any("▒" in span.text for line in board.lines for span in line if span.figure == "lane")
+        pilot.app.post_message(AppFocus())
+        await wait_until(
+            pilot,
+            lambda: (
+                not any("▒" in span.text for line in board.lines for span in line if span.figure == "lane")
+            ),
+        )
 
 
 async def test_f1_explains_the_figure_that_is_pointed_at() -> None:

@@ -110,6 +110,17 @@ def busy_snapshot(end: float = 100.0) -> FleetSnapshot:
     )
 
 
+def resting_snapshot(end: float) -> FleetSnapshot:
+    """The same chats, written to their ends; nothing has moved for a second."""
+    before = busy_snapshot(end)
+    none = tuple(Lane(lane, (), 0.0) for lane in range(2))
+    return replace(
+        before,
+        sessions=tuple(replace(one, generating=False, tokens_per_s=0.0) for one in before.sessions),
+        timeline=TimelineSnapshot(end - 1.0, end, end, none, Lane(DRAFT_LANE, (), 0.0)),
+    )
+
+
 def busy_view(end: float = 100.0) -> PanelView:
     return PanelView(busy_snapshot(end), {1: 1, 2: 2})
 

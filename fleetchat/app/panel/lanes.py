@@ -7,7 +7,6 @@ by the number of the tab at the beginning of every run that is longer than one c
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -44,7 +43,7 @@ def lane_cells(
     length = (end - start) / width if width > 0 else 0.0
     if length <= 0:
         return []
-    covered: list[dict[tuple[WorkKind, int], float]] = [defaultdict(float) for _ in range(width)]
+    covered: dict[int, dict[tuple[WorkKind, int], float]] = {}  # of the places that have any
     for block in blocks:
         first = max(0, int((block.start - start) / length))
         last = min(width - 1, int((block.end - start) / length))
@@ -52,16 +51,17 @@ def lane_cells(
             from_, to = start + place * length, start + (place + 1) * length
             shared = min(block.end, to) - max(block.start, from_)
             if shared > 0:
-                covered[place][block.kind, block.session] += shared
+                works = covered.setdefault(place, {})
+                works[block.kind, block.session] = works.get((block.kind, block.session), 0.0) + shared
     return [
-        _cell(covered[place], length, known=start + (place + 0.5) * length <= complete_until)
+        _cell(covered.get(place), length, known=start + (place + 0.5) * length <= complete_until)
         for place in range(width)
     ]
 
 
-def _cell(covered: dict[tuple[WorkKind, int], float], length: float, *, known: bool) -> Cell:
-    idle = length - sum(covered.values())
+def _cell(covered: dict[tuple[WorkKind, int], float] | None, length: float, *, known: bool) -> Cell:
     if covered:
+        idle = length - sum(covered.values())
         (kind, session), most = max(covered.items(), key=lambda item: item[1])
         if most >= idle:
             return Cell(kind, session)

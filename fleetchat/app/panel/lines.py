@@ -7,7 +7,8 @@ figure can be pointed at and explained.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.cells import cell_len
 
@@ -16,8 +17,7 @@ from fleetchat.app.cells import fitted
 TAB_LOOKS = 8  # colours of tabs; the ninth tab has that of the first
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """`figure` names an entry of `figures.FIGURES`; `subject` says of what it is: `stage 1`, `chat 2`."""
 
     text: str
@@ -27,6 +27,7 @@ class Span:
 
 
 Line = tuple[Span, ...]
+GAP = Span(" ")  # between columns
 
 
 def tab_look(place: int | None) -> str:
@@ -58,7 +59,7 @@ def cut(line: Line, width: int) -> Line:
     for span in line:
         length = cell_len(span.text)
         if length >= room:
-            spans.append(replace(span, text=fitted(span.text + " …", room)))
+            spans.append(span._replace(text=fitted(span.text + " …", room)))
             break
         spans.append(span)
         room -= length
@@ -88,20 +89,22 @@ class Column:
 
 def table(columns: Sequence[Column], width: int) -> list[Line]:
     """A line of titles and one a row. What does not fit into `width` is left out, least wanted first."""
-    shown = [replace(column, width=max(column.width, cell_len(column.title))) for column in columns]
-    while len(shown) > 1 and sum(column.width + 1 for column in shown) - 1 > width:
-        shown.remove(min(shown, key=lambda column: column.keep))
-    titles = [Span(column.title, "dim") for column in shown]
-    rows = zip(*(column.cells for column in shown), strict=True)
-    return [_row(shown, titles, width), *(_row(shown, row, width) for row in rows)]
+    shown = [(column, max(column.width, cell_len(column.title))) for column in columns]
+    while len(shown) > 1 and sum(room + 1 for _, room in shown) - 1 > width:
+        del shown[min(range(len(shown)), key=lambda place: shown[place][0].keep)]
+    places = [(room, column.numeric) for column, room in shown]
+    titles = [Span(column.title, "dim") for column, _ in shown]
+    rows = zip(*(column.cells for column, _ in shown), strict=True)
+    return [_row(places, titles, width), *(_row(places, row, width) for row in rows)]
 
 
-def _row(columns: Sequence[Column], cells: Sequence[Span], width: int) -> Line:
+def _row(places: Sequence[tuple[int, bool]], cells: Sequence[Span], width: int) -> Line:
+    """Cells in columns of so many cells, at their right end or not."""
     spans: list[Span] = []
-    for column, cell in zip(columns, cells, strict=True):
+    for (room, right), (text, *rest) in zip(places, cells, strict=True):
         if spans:
-            spans.append(Span(" "))
-        spans.append(replace(cell, text=fitted(cell.text, column.width, right=column.numeric)))
+            spans.append(GAP)
+        spans.append(Span(fitted(text, room, right=right), *rest))
     return cut(tuple(spans), width)
 
 

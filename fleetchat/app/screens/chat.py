@@ -156,12 +156,20 @@ class ChatScreen(FleetDesk):
             hint = "↓ End goes to the newest text"
         pane.prompt.say(prompt_title(self.phase, pane.state), hint)
 
+    def _refresh_words_of(self, chat: ChatNumber) -> None:
+        if chat == self.tabs.active:
+            self.refresh_words()
+
     # What the runtime says
 
     @on(RuntimeNews)
     async def _take(self, news: RuntimeNews) -> None:
+        for event in news.events:
+            await self._take_event(event)
+
+    async def _take_event(self, event: events.RuntimeEvent) -> None:
         """Show an event of the runtime. Events of a chat that was closed are dropped."""
-        match news.event:
+        match event:
             case events.BuildProgressed(step, done, total):
                 self.query_one(StartPanel).show_build(step, done, total)
             case events.StartProgressed(text):
@@ -172,11 +180,11 @@ class ChatScreen(FleetDesk):
                 self._show_snapshot(taken)
             case events.PrefillProgressed(chat, done, total) if chat in self._panes:
                 self._panes[chat].state.prefill = (done, total) if done < total else None
-                self.refresh_words()
+                self._refresh_words_of(chat)
             case events.TextArrived(chat, text) if chat in self._panes:
                 pane = self._panes[chat]
                 await pane.update_reply(pane.state.take(text))
-                self.refresh_words()
+                self._refresh_words_of(chat)
             case events.ReplyFinished(chat, answer) if chat in self._panes:
                 await self._finish_reply(self._panes[chat], answer)
             case events.RuntimeFailed(message, hint):

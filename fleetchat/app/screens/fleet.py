@@ -60,6 +60,7 @@ class FleetScreen(Screen[PanelMode]):
         super().__init__()
         self._model = model
         self._frozen: PanelView | None = None  # while it is paused
+        self._still: PanelView | None = None  # what was drawn, when nothing moved
         self.watching = Watching()
 
     def compose(self) -> ComposeResult:
@@ -89,7 +90,10 @@ class FleetScreen(Screen[PanelMode]):
 
     def follow(self) -> None:
         """The model has something newer."""
-        if not self.watching.paused:
+        if self.watching.paused:
+            return
+        still = self._model.still(self.watching.seconds)
+        if still is None or still != self._still:
             self.draw()
 
     def draw(self) -> None:
@@ -99,6 +103,7 @@ class FleetScreen(Screen[PanelMode]):
         if not self.app.app_focus or not size.width:
             return
         view = self.view
+        self._still = self._model.still(self.watching.seconds)
         lines = full_lines(view, self._model.blocks, self.watching, size.width, size.height) if view else []
         board.show(lines)
 

@@ -36,6 +36,8 @@ class FleetDesk(Desk):
     def __init__(self, runtime: RuntimeControl, keeper: Keeper, state: Path) -> None:
         super().__init__(runtime, keeper, state)
         self.fleet = PanelModel()
+        self._side = FleetSide(self.fleet, "fleet-side")
+        self._line = FleetLine(self.fleet, "fleet-line")
         self.panel_mode = PanelMode.SIDE
         self.recorder: PanelRecorder | None = None
 
@@ -43,11 +45,11 @@ class FleetDesk(Desk):
         """The chats, and the fleet beside them."""
         with Horizontal(id="middle"):
             yield Container(*self._panes.values(), id="panes")
-            yield FleetSide(self.fleet, "fleet-side")
+            yield self._side
 
     def compose_line(self) -> ComposeResult:
         """The fleet in one line."""
-        yield FleetLine(self.fleet, "fleet-line")
+        yield self._line
 
     def show_mode(self, mode: PanelMode) -> None:
         """Hidden, beside the chat, or on the whole screen."""
@@ -91,8 +93,8 @@ class FleetDesk(Desk):
         if isinstance(screen, FleetScreen):
             screen.follow()
             return
-        for panel in self.query(FleetPanel):
-            panel.draw()
+        self._side.draw()
+        self._line.draw()
 
     def _places(self, sessions: Mapping[ChatNumber, int]) -> dict[int, int]:
         """Which tab is which session's, by its place in the line of tabs."""

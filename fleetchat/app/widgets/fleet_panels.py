@@ -25,10 +25,16 @@ class FleetPanel(LinesView):
     def __init__(self, model: PanelModel, id: str) -> None:
         super().__init__(id=id)
         self._model = model
+        self._drawn: tuple[object, object] | None = None  # what stands still, and in which size
 
     def draw(self) -> None:
-        """Show what the model has."""
-        if self.display and self.app.app_focus and self.size.width:
+        """Show what the model has. Where nothing moves, the lines are not even made anew."""
+        if not (self.display and self.app.app_focus and self.size.width):
+            return
+        still = self._model.still()
+        drawn = (still, self.content_size) if still is not None else None
+        if drawn is None or drawn != self._drawn:
+            self._drawn = drawn
             self.draw_now()
 
     def draw_now(self) -> None:

@@ -8,6 +8,7 @@ from textual.containers import Vertical
 from textual.widgets import Markdown, Static
 
 from fleetchat.app.blocks import Block, definitions, split_blocks, with_definitions
+from fleetchat.app.widgets.growing_text import GrowingText
 from fleetchat.app.widgets.markdown_parser import reply_parser
 from fleetchat.app.widgets.reply_markdown import ReplyMarkdown
 
@@ -33,7 +34,7 @@ class ReplyText(Vertical):
     def __init__(self) -> None:
         super().__init__()
         self._blocks: list[tuple[Block, Markdown | Static]] = []
-        self._tail = Static(WAITING, markup=False, classes="tail")
+        self._tail = GrowingText(WAITING)
         self._tail_text = ""
 
     @property
@@ -41,14 +42,14 @@ class ReplyText(Vertical):
         """All text that is shown."""
         return "".join(block.source for block, _ in self._blocks) + self._tail_text
 
-    def compose(self) -> list[Static]:
+    def compose(self) -> list[GrowingText]:
         return [self._tail]
 
     async def append(self, text: str) -> None:
         """The next piece of a reply that grows."""
         *finished, last = split_blocks(self._tail_text + text) or [Block("")]
         self._tail_text = last.source
-        self._tail.update(self._tail_text.strip("\n") or WAITING)
+        self._tail.show(self._tail_text.strip("\n") or WAITING)
         for block in finished:
             await self._render_block(block, block.source)
 
@@ -72,7 +73,7 @@ class ReplyText(Vertical):
     async def restart(self) -> None:
         """The reply grows again, from nothing."""
         await self.finish("")
-        self._tail.update(WAITING)
+        self._tail.show(WAITING)
         self._tail.display = True
         self.display = True
 
