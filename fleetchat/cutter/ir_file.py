@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import openvino as ov
 
 END = b"</net>"
+GRAPH = 2000  # bytes of xml for an operation, rather too many: 480 in the models of the tests
 COPY_AGAIN = "export the model again, or copy the file again"
 _CONSTANT = re.compile(rb'\boffset="(\d+)"[^>]*?\bsize="(\d+)"')
 
@@ -44,7 +45,8 @@ def save_ir(model: ov.Model, xml: Path) -> None:
     try:
         ov.save_model(model, xml, compress_to_fp16=False)
     except RuntimeError as error:  # of a full disk OpenVINO says "iostream error" and removes the files
-        size = sum(node.get_byte_size() for node in model.get_ops() if node.get_type_name() == "Constant")
-        if (reason := failed_write(xml.parent, size)) is not None:
+        nodes = model.get_ops()
+        weights = sum(node.get_byte_size() for node in nodes if node.get_type_name() == "Constant")
+        if (reason := failed_write(xml.parent, weights + GRAPH * len(nodes))) is not None:
             raise reason from error
         raise
