@@ -10,7 +10,7 @@ from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
 
 from fleetchat.app.clipboard import copied_by
-from fleetchat.app.events import ChatNumber, SnapshotTaken
+from fleetchat.app.events import ChatNumber, SnapshotTaken, StartProgressed
 from fleetchat.app.panel.layout import PanelMode
 from fleetchat.app.panel.playback import Recording
 from fleetchat.app.panel.pointing import spots_of
@@ -90,6 +90,19 @@ async def test_a_loss_takes_two_lines_more_and_gives_them_back() -> None:
         say(runtime)
         await wait_until(pilot, lambda: "2 of 2 stages ready" in screen_text(pilot))
         assert pilot.app.screen.query_one(FleetLine).size.height == 1
+
+
+async def test_what_a_recovery_reports_is_gone_when_the_chain_serves_again() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (80, 24)) as pilot:
+        runtime.say(SnapshotTaken(lost_view().snapshot, {}, CHATS))
+        runtime.say(StartProgressed("stage 1: loading the shard"))
+        await wait_until(pilot, lambda: "stage 1: loading the shard …" in screen_text(pilot))
+        runtime.say(SnapshotTaken(lost_view().snapshot, {}, CHATS))
+        await pilot.pause()
+        assert "stage 1: loading the shard …" in screen_text(pilot)
+        say(runtime)
+        await wait_until(pilot, lambda: "loading the shard" not in screen_text(pilot))
 
 
 async def test_what_is_hidden_or_not_looked_at_is_not_drawn() -> None:

@@ -210,6 +210,8 @@ class ChatScreen(FleetDesk):
 
     def _show_snapshot(self, taken: events.SnapshotTaken) -> None:
         self.take_fleet(taken)
+        if self.phase is Phase.READY and not taken.snapshot.trouble:
+            self.query_one(StartPanel).hide()  # what a recovery reported is over
         self._refresh_header()
         for number, pane in self._panes.items():
             pane.state.tokens_per_s = taken.speeds.get(number, 0.0)
@@ -235,6 +237,8 @@ class ChatScreen(FleetDesk):
 
     @on(CommandWanted)
     async def _carry_out(self, wanted: CommandWanted) -> None:
+        if not self.is_active:
+            return  # a key typed before the dialogue was there that covers the chat now
         await ACTIONS[wanted.id](self, wanted.argument)
 
     @on(Prompt.Submitted)

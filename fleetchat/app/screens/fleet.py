@@ -97,11 +97,14 @@ class FleetScreen(Screen[PanelMode]):
             self.draw()
 
     def draw(self) -> None:
-        """Show what the model has; nothing while the terminal shows something else."""
-        board = self.query_one(Board)
-        size = board.content_size
-        if not self.app.app_focus or not size.width:
+        """Show what the model has; nothing while the terminal shows something else.
+
+        A screen is the application's as soon as it is pushed: the first snapshots may come before its board.
+        """
+        board = next(iter(self.query(Board)), None)
+        if board is None or not self.app.app_focus or not board.content_size.width:
             return
+        size = board.content_size
         view = self.view
         self._still = self._model.still(self.watching.seconds)
         lines = full_lines(view, self._model.blocks, self.watching, size.width, size.height) if view else []
