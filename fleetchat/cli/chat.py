@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,6 +60,11 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             "the chat needs a terminal, and stdin or stdout is none",
             hint='in pipes and programs use `fleetchat ask "…"`, or `fleetchat --plain` line by line',
+        )
+    if not options.plain and os.environ.get("TERM") == "dumb":
+        raise InputError(
+            "no screen can be drawn on this terminal: TERM=dumb",
+            hint="`fleetchat --plain` writes lines of text only; or export TERM=xterm-256color",
         )
     overrides = {key: getattr(options, name) for name, key in SETTINGS.items()}
     config = load(options.fleet, overrides, confirm=terminal_confirmation())

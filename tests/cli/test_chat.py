@@ -10,13 +10,14 @@ import pytest
 
 from fleetchat.cli import chat
 from fleetchat.cli.main import build_parser, main
-from fleetchat.errors import ConfigError, RecipeError
+from fleetchat.errors import ConfigError, InputError, RecipeError
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Somebody sits at a terminal, and the user's folders are empty."""
     monkeypatch.setattr(chat, "has_terminal", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("CONFIG", "STATE", "CACHE"):
         monkeypatch.setenv(f"FLEETCHAT_{name}_DIR", str(tmp_path / name.lower()))
     monkeypatch.chdir(tmp_path)
@@ -42,6 +43,14 @@ def test_without_a_terminal_it_says_what_to_use(capsys: pytest.CaptureFixture[st
         "error: the chat needs a terminal, and stdin or stdout is none",
         'hint: in pipes and programs use `fleetchat ask "…"`, or `fleetchat --plain` line by line',
     ]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_on_a_terminal_without_a_screen_it_says_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    with pytest.raises(InputError, match="no screen can be drawn on this terminal: TERM=dumb") as raised:
+        chat.run(build_parser().read([]))
+    assert "fleetchat --plain" in str(raised.value.hint)
 
 
 @pytest.mark.usefixtures("terminal")
