@@ -117,8 +117,10 @@ def run_import(options: argparse.Namespace) -> int:
     origin = "stdin" if str(options.file) == "-" else str(options.file)
     try:
         text = sys.stdin.read() if origin == "stdin" else options.file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{origin} cannot be read: {error}") from error
+    except OSError as error:
+        raise InputError(f"{origin} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{origin} is not UTF-8 text: byte {error.start} is wrong") from error
     chats = import_chats(text, origin)
     with _history() as history:
         for chat in chats:

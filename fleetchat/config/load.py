@@ -175,10 +175,16 @@ def _from_file(file: TomlFile) -> Layer:
         fields = _fields(table)
         for key, value in content.items():
             if key not in fields:
-                raise ConfigError(f"{file.path}: [{table}] has no key {key!r}{nearest(key, fields)}")
+                raise ConfigError(f"{file.path}: [{table}] has no key {key!r}{_elsewhere(key, fields)}")
             origin = f"{file.path}: {key} in [{table}]"
             values[table, key] = _checked(fields[key], value, file.path.absolute().parent, origin)
     return Layer(str(file.path), values)
+
+
+def _elsewhere(key: str, fields: Iterable[str]) -> str:
+    """The end of the message: which table has the key, else the nearest of this one."""
+    owners = [table for table in TABLES if key in _fields(table)]
+    return f"; it belongs to [{owners[0]}]" if owners else nearest(key, fields)
 
 
 def _fields(table: str) -> dict[str, dataclasses.Field[Any]]:

@@ -133,8 +133,11 @@ def load(file: Path) -> Recipe:
     try:
         content = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise RecipeError(f"there is no recipe file {file}") from None
-    except (OSError, UnicodeDecodeError) as error:
+        what = "recipe file" if file.suffix == ".toml" else "file or folder"
+        raise RecipeError(f"there is no {what} {file}") from None
+    except OSError as error:
+        raise RecipeError(f"{file} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise RecipeError(f"{file} cannot be read: {error}") from error
     try:
         table = tomllib.loads(content)

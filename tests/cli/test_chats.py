@@ -68,5 +68,11 @@ def test_chats_are_removed_by_the_beginning_of_their_number(capsys: pytest.Captu
 
 
 def test_files_that_cannot_be_used_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "cannot be read" in output(capsys, "import", str(tmp_path / "none"), code=2)[1]
+    said = output(capsys, "import", str(tmp_path / "none"), code=2)[1]
+    assert said == f"error: {tmp_path / 'none'} cannot be read: No such file or directory\n"
+    (tmp_path / "latin").write_bytes(b"caf\xe9")
+    assert (
+        "latin is not UTF-8 text: byte 3 is wrong"
+        in output(capsys, "import", str(tmp_path / "latin"), code=2)[1]
+    )
     assert "cannot be written" in output(capsys, "export", "--output", str(tmp_path), code=2)[1]

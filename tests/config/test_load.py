@@ -116,6 +116,7 @@ def test_order_of_the_places(folders: Folders, monkeypatch: pytest.MonkeyPatch) 
     ("text", "message"),
     [
         ("[sampling]\ntemprature = 1", ": [sampling] has no key 'temprature'; the nearest is 'temperature'"),
+        ("[model]\nstages = 2", ": [model] has no key 'stages'; it belongs to [fleet]"),
         ("[sampling]\nzzz = 1", ": [sampling] has no key 'zzz'"),
         ("[samplign]\nseed = 1", ": there is no table [samplign]; the nearest is 'sampling'"),
         ("seed = 1", ": seed stands in no table; every setting belongs to one, as [model]"),

@@ -147,6 +147,8 @@ def test_a_recipe_file_is_found_by_its_path(tmp_path: Path) -> None:
     assert find_recipe(str(file)).name == "there"
     with pytest.raises(RecipeError, match="there is no recipe file"):
         find_recipe(str(tmp_path / "missing.toml"))
+    with pytest.raises(RecipeError, match=r"there is no file or folder .*missing\.gguf"):
+        find_recipe(str(tmp_path / "missing.gguf"))
 
 
 def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
