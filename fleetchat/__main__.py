@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import threading
+
+from fleetchat.child import ABANDONABLE
 
 
 def main() -> None:
@@ -13,6 +18,11 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # Ctrl+C while the first imports are running
         code = 130
+    if any(thread.name == ABANDONABLE for thread in threading.enumerate()):
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)  # the interpreter must not be taken down under a library that computes
     sys.exit(code)
 
 

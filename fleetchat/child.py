@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+ABANDONABLE = "abandonable"
+"""Name of a thread that is not waited for when the program ends, though a library computes on it."""
+
 
 def child_command(*arguments: str) -> list[str]:
     """The command that runs `fleetchat ARGUMENTS` with this interpreter.

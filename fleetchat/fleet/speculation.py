@@ -14,6 +14,7 @@ from pathlib import Path
 
 import trio
 
+from fleetchat.child import ABANDONABLE
 from fleetchat.cutter.store import Store
 from fleetchat.errors import DrafterFailed, InputError
 from fleetchat.fleet.draft.combined import CombinedDrafter, what_is_left
@@ -187,14 +188,19 @@ def refusal(options: FleetOptions) -> InputError | None:
 
 
 async def open_speculation(options: FleetOptions) -> Speculation:
-    """Load what the drafter needs. Raises InputError: no draft, another vocabulary, not a model."""
+    """Load what the drafter needs. Raises InputError: no draft, another vocabulary, not a model.
+
+    Cancelled, it leaves a model behind that loads: that takes seconds, and OpenVINO cannot be interrupted.
+    """
     check_speculation(options)
     drafter: Drafter = NoDrafter()
     if "ngram" in options.drafter:
         drafter = NgramDrafter()
     if "model" in options.drafter:
         assert options.draft_model is not None
-        loaded = await trio.to_thread.run_sync(_load_model, options, options.draft_model)
+        loaded = await trio.to_thread.run_sync(
+            _load_model, options, options.draft_model, thread_name=ABANDONABLE, abandon_on_cancel=True
+        )
         drafter = CombinedDrafter(drafter, loaded) if "ngram" in options.drafter else loaded
     return Speculation(
         drafter,

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import trio
 
+from fleetchat.child import ABANDONABLE
 from fleetchat.fleet.draft.interface import Drafter, Proposal
 from fleetchat.fleet.draft.ngram import NgramDrafter
-from fleetchat.fleet.speculation import Speculation
+from fleetchat.fleet.draft.none import NoDrafter
+from fleetchat.fleet.options import FleetOptions, embedded_peers
+from fleetchat.fleet.speculation import Speculation, open_speculation
 from fleetchat.fleet.telemetry import Answer, FinishReason
 from fleetchat.wire.frames import Draw
 from tests.fakes.chain import FakeFleet, Letters, fake_fleet, request
 from tests.fakes.drafters import FailingDrafter, LyingDrafter, RightDrafter, WrongDrafter
 from tests.fakes.engine import FAKE_VOCABULARY, Oracle, by_position, reply, stopping_at
+from tests.peer.builders import manifest
 from tests.peer.coordinator import wait_for
 
 pytestmark = pytest.mark.trio
@@ -193,3 +199,35 @@ async def test_a_look_up_that_finds_nothing_gives_the_reason_of_its_own() -> Non
     assert "hold" in depth.reason
     assert not (await propose([*again, 40])).ids
     assert depth.reason == "no draft: nothing like it came before"
+
+
+async def test_a_draft_model_that_loads_is_left_behind_when_the_chat_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, released = threading.Event(), threading.Event()
+
+    def load(*arguments: object) -> NoDrafter:
+        started.set()
+        released.wait()
+        return NoDrafter()
+
+    monkeypatch.setattr("fleetchat.fleet.speculation._load_model", load)
+    options = FleetOptions(
+        manifest(),
+        Path("unused"),
+        embedded_peers(1),
+        "fast",
+        "masked",
+        64,
+        drafter="model",
+        draft_model=Path("unused"),
+    )
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(open_speculation, options)
+            await trio.to_thread.run_sync(started.wait)
+            assert ABANDONABLE in [thread.name for thread in threading.enumerate()]
+            nursery.cancel_scope.cancel()
+    finally:
+        released.set()
+    await wait_for(lambda: ABANDONABLE not in [thread.name for thread in threading.enumerate()])
