@@ -17,6 +17,7 @@ from fleetchat.app.panel.pointing import spots_of
 from fleetchat.app.screens.explain_figure import ExplainFigureScreen
 from fleetchat.app.screens.fleet import Board, FleetScreen
 from fleetchat.app.widgets.fleet_panels import FleetLine, FleetSide
+from fleetchat.app.widgets.start_panel import StartPanel
 from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
 from tests.fakes.panel import busy_snapshot, hot_view, lost_view, resting_snapshot
 from tests.fakes.runtime import FakeRuntime
@@ -103,6 +104,20 @@ async def test_what_a_recovery_reports_is_gone_when_the_chain_serves_again() -> 
         assert "stage 1: loading the shard …" in screen_text(pilot)
         say(runtime)
         await wait_until(pilot, lambda: "loading the shard" not in screen_text(pilot))
+
+
+@pytest.mark.parametrize("doing", [{"trouble": "Stage 1 stopped working."}, {"moving": "loading 1 of 2"}])
+async def test_what_a_recovery_or_a_move_does_is_said_until_it_is_over(doing: dict[str, str]) -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (80, 24)) as pilot:
+        runtime.say(SnapshotTaken(replace(busy_snapshot(100.0), **doing), {}, CHATS))
+        runtime.say(StartProgressed("stage 1: loading the shard"))
+        await wait_until(pilot, lambda: "stage 1: loading the shard" in screen_text(pilot))
+        runtime.say(SnapshotTaken(replace(busy_snapshot(100.25), **doing), {}, CHATS))
+        await wait_until(pilot, lambda: chat_screen(pilot).fleet.view.snapshot.taken == 100.25)
+        assert pilot.app.screen.query_one(StartPanel).display
+        say(runtime, 100.5)
+        await wait_until(pilot, lambda: "stage 1: loading the shard" not in screen_text(pilot))
 
 
 async def test_what_is_hidden_or_not_looked_at_is_not_drawn() -> None:

@@ -210,8 +210,8 @@ class ChatScreen(FleetDesk):
 
     def _show_snapshot(self, taken: events.SnapshotTaken) -> None:
         self.take_fleet(taken)
-        if self.phase is Phase.READY and not taken.snapshot.trouble:
-            self.query_one(StartPanel).hide()  # what a recovery reported is over
+        if self.phase is Phase.READY and not (taken.snapshot.trouble or taken.snapshot.moving):
+            self.query_one(StartPanel).hide()  # what a recovery or a move said there is over
         self._refresh_header()
         for number, pane in self._panes.items():
             pane.state.tokens_per_s = taken.speeds.get(number, 0.0)
