@@ -75,6 +75,7 @@ class Prompt(TextArea):
             highlight_cursor_line=False,
             placeholder=Content("Type a message, Enter sends; / lists commands"),
         )
+        self.cursor_blink = False  # twice a second, all that stands beside the prompt would be drawn with it
         self._said = ("", "")
         self._walk = HistoryWalk(history)
         self._suggestions = suggestions
