@@ -93,6 +93,30 @@ async def test_a_loss_takes_two_lines_more_and_gives_them_back() -> None:
         assert pilot.app.screen.query_one(FleetLine).size.height == 1
 
 
+@pytest.mark.parametrize("size", [(140, 40), (80, 24)])
+async def test_a_hidden_panel_tells_trouble_and_moves_and_nothing_else(size: tuple[int, int]) -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, size) as pilot:
+        say(runtime)
+        await wait_until(pilot, lambda: chat_screen(pilot).fleet.view is not None)
+        chat_screen(pilot).show_mode(PanelMode.HIDDEN)
+        await wait_until(pilot, lambda: "of 2 stages ready" not in screen_text(pilot))
+        runtime.say(SnapshotTaken(lost_view().snapshot, {}, CHATS))
+        await wait_until(pilot, lambda: "Stage 1 (127.0.0.1:41001) stopped working." in screen_text(pilot))
+        assert "of 2 stages ready" not in screen_text(pilot)
+        moving = replace(busy_snapshot(102.0), moving="stage 0: loading the shard")
+        runtime.say(SnapshotTaken(moving, {}, CHATS))
+        await wait_until(pilot, lambda: "Moving: stage 0: loading the shard" in screen_text(pilot))
+        await wait_until(pilot, lambda: "stopped working" not in screen_text(pilot))
+        say(runtime, 103.0)
+        await wait_until(pilot, lambda: "Moving" not in screen_text(pilot))
+        assert not chat_screen(pilot).query_one(FleetLine).display
+        chat_screen(pilot).show_mode(PanelMode.SIDE)
+        await wait_until(
+            pilot, lambda: "stages ready" in screen_text(pilot) or "── Pipeline" in screen_text(pilot)
+        )
+
+
 async def test_what_a_recovery_reports_is_gone_when_the_chain_serves_again() -> None:
     runtime = FakeRuntime()
     async with running(runtime, (80, 24)) as pilot:

@@ -116,10 +116,13 @@ def pause_words(watching: Watching, now: float) -> str:
     return f"paused, {max(0.0, now - watching.end):.1f} s ago"
 
 
-def one_line_panel(view: PanelView, blocks: BlockHistory, width: int) -> list[Line]:
+def one_line_panel(
+    view: PanelView, blocks: BlockHistory, width: int, only_trouble: bool = False
+) -> list[Line]:
     """The whole fleet in one line; a stage in trouble has a line of its own above it."""
     snapshot = view.snapshot
-    return [*trouble_lines(snapshot, width)[:2], summary(snapshot, blocks, width)]
+    trouble = trouble_lines(snapshot, width)[:2]
+    return trouble if only_trouble else [*trouble, summary(snapshot, blocks, width)]
 
 
 def summary(snapshot: FleetSnapshot, blocks: BlockHistory, width: int) -> Line:

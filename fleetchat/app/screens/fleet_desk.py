@@ -14,6 +14,7 @@ from fleetchat.app.keeper import Keeper
 from fleetchat.app.panel.layout import PanelMode
 from fleetchat.app.panel.model import PanelModel
 from fleetchat.app.panel.pointing import explanation
+from fleetchat.app.panel.stages import trouble_lines
 from fleetchat.app.panel.view import PanelView
 from fleetchat.app.recorder import PanelRecorder
 from fleetchat.app.screens.desk import Desk
@@ -29,7 +30,7 @@ class FleetDesk(Desk):
     FleetDesk > #middle { height: 1fr; }
     FleetDesk > #middle > #panes { width: 1fr; height: 1fr; }
     FleetDesk.-panel-side.-wide FleetSide { display: block; }
-    FleetDesk.-panel-side.-narrow FleetLine { display: block; }
+    FleetDesk.-panel-side.-narrow FleetLine, FleetDesk.-fleet-trouble FleetLine { display: block; }
     FleetDesk.-tiny FleetLine, FleetDesk.-tiny FleetSide { display: none; }
     """
 
@@ -54,7 +55,7 @@ class FleetDesk(Desk):
     def show_mode(self, mode: PanelMode) -> None:
         """Hidden, beside the chat, or on the whole screen."""
         self.panel_mode = mode
-        self.set_class(mode is PanelMode.SIDE and self.fleet.view is not None, "-panel-side")
+        self._place_panel()
         if mode is PanelMode.FULL:
             self.app.push_screen(FleetScreen(self.fleet), self._after_full)
         else:
@@ -65,13 +66,11 @@ class FleetDesk(Desk):
 
     def take_fleet(self, taken: SnapshotTaken) -> None:
         """A newer snapshot."""
-        first = self.fleet.view is None
         view = PanelView(taken.snapshot, self._places(taken.sessions))
         blocks = self.fleet.take(view)
         if self.recorder is not None:
             self.recorder.take(view, blocks)
-        if first:
-            self.set_class(self.panel_mode is PanelMode.SIDE, "-panel-side")
+        self._place_panel()
         self.draw_fleet()
 
     def end_recording(self, timeout: float) -> PanelRecorder | None:
@@ -84,7 +83,7 @@ class FleetDesk(Desk):
     def forget_fleet(self) -> None:
         """The fleet is gone."""
         self.fleet.forget()
-        self.remove_class("-panel-side")
+        self._place_panel()
         self.draw_fleet()
 
     def draw_fleet(self) -> None:
@@ -95,6 +94,16 @@ class FleetDesk(Desk):
             return
         self._side.draw()
         self._line.draw()
+
+    def _place_panel(self) -> None:
+        """Show it where it is wanted. Of a hidden panel, what goes wrong or moves is shown all the same."""
+        view = self.fleet.view
+        beside = view is not None and self.panel_mode is PanelMode.SIDE
+        hidden = view is not None and self.panel_mode is PanelMode.HIDDEN
+        self._line.limit(only_trouble=hidden)
+        self.set_class(beside, "-panel-side")
+        trouble = trouble_lines(view.snapshot, self.size.width) if view is not None and hidden else []
+        self.set_class(bool(trouble), "-fleet-trouble")
 
     def _places(self, sessions: Mapping[ChatNumber, int]) -> dict[int, int]:
         """Which tab is which session's, by its place in the line of tabs."""

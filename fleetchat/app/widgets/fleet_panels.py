@@ -70,14 +70,26 @@ class FleetSide(FleetPanel):
 
 
 class FleetLine(FleetPanel):
-    """Below the prompt, on narrow screens: one line, and one for each trouble."""
+    """Below the prompt, on narrow screens: one line, and one for each trouble.
+
+    While the panel is hidden it tells the trouble alone.
+    """
 
     DEFAULT_CSS = """
     FleetLine { height: 1; padding: 0 2; display: none; }
     """
 
+    def __init__(self, model: PanelModel, id: str) -> None:
+        super().__init__(model, id)
+        self._only_trouble = False
+
+    def limit(self, only_trouble: bool) -> None:
+        """Whether the figures are left out."""
+        if only_trouble is not self._only_trouble:
+            self._only_trouble, self._drawn = only_trouble, None
+
     def draw_now(self) -> None:
-        view = self._model.view
-        lines = one_line_panel(view, self._model.blocks, self.content_size.width) if view else []
+        view, width = self._model.view, self.content_size.width
+        lines = one_line_panel(view, self._model.blocks, width, self._only_trouble) if view else []
         self.styles.height = max(1, len(lines))
         self.show(lines)
