@@ -12,5 +12,12 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     Dashes in front are not compared: two options are not alike because both have them.
     """
     bare = {name.lstrip("-"): name for name in known}
-    matches = get_close_matches(word.lstrip("-"), list(bare), n=1, cutoff=cutoff)
+    word = word.lstrip("-")
+    matches = [name for name in bare if _is_swapped(word, name)]
+    matches = matches or get_close_matches(word, list(bare), n=1, cutoff=cutoff)
     return f"; the nearest is {bare[matches[0]]!r}" if matches else ""
+
+
+def _is_swapped(word: str, name: str) -> bool:
+    """Whether two letters changed places, for which `difflib` finds short words unlike."""
+    return sorted(word) == sorted(name) and sum(a != b for a, b in zip(word, name, strict=True)) == 2

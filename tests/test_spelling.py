@@ -18,6 +18,8 @@ OPTIONS = ("--system", "--help", "--json", "--stages", "-h")
         ("--all", OPTIONS, ""),
         ("nonsense", ("continue", "new"), ""),
         ("renam", ("rename", "remove"), "; the nearest is 'rename'"),
+        ("tyni", ("big", "tiny"), "; the nearest is 'tiny'"),
+        ("itny", ("big", "tiny"), "; the nearest is 'tiny'"),
         ("", OPTIONS, ""),
     ],
 )
