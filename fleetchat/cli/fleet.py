@@ -186,6 +186,7 @@ def _warn(path: Path, peers: tuple[PeerSettings, ...]) -> None:
     from fleetchat.config.files import read_toml
     from fleetchat.config.load import FILE_NAME, mode_in
     from fleetchat.paths import config_folder
+    from fleetchat.peer.interfaces import is_loopback
 
     if peers and mode_in(read_toml(path)) == "embedded":
         print_diagnostic(f'note: {path} sets mode = "embedded", so its peers are not used')
@@ -194,7 +195,9 @@ def _warn(path: Path, peers: tuple[PeerSettings, ...]) -> None:
         print_diagnostic(f"note: the chat uses this file when it is told: fleetchat --fleet {path}")
     elif here.is_file() and not (own.exists() and own.samefile(here)):
         print_diagnostic(f"note: in this folder the chat uses {here} instead")
-    if path == own and peers and any(peer.address for peer in peers) and not _default_key().exists():
+    # Between programs of one machine, the first `fleetchat peer` makes the key.
+    elsewhere = any(peer.address is not None and not is_loopback(peer.address.host) for peer in peers)
+    if path == own and elsewhere and not _default_key().exists():
         print_diagnostic(f"note: there is no key at {_default_key()}: copy it, or run `fleetchat fleet key`")
 
 

@@ -226,7 +226,7 @@ class Peer:
             _log.info("%s was refused: %s", link, fault.message)
             await link.send(error_frame(fault))
             return None
-        _log.info("%s opened stage %d of %d, epoch %d", link, open_.stage + 1, open_.stages, open_.epoch)
+        _log.info("%s opened stage %d (of %d), epoch %d", link, open_.stage, open_.stages, open_.epoch)
         self._chains[open_.chain, open_.stage] = service
         tasks.start_soon(self._run, service)
         return service

@@ -98,6 +98,14 @@ def test_a_new_file_is_the_users_own(folder: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err.splitlines() == [missing]
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:7077", "[::1]:7077", "localhost:7077"])
+def test_peers_of_this_machine_need_no_key_beforehand(
+    folder: Path, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    assert main(["fleet", "add", address]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_what_keeps_peers_from_being_used_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder.mkdir()
     (folder / "fleet.toml").write_text('[fleet]\nmode = "embedded"\n', encoding="utf-8")
