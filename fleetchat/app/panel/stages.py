@@ -65,16 +65,18 @@ def _moving_lines(snapshot: FleetSnapshot, width: int) -> list[Line]:
 def totals(view: PanelView, width: int) -> list[Line]:
     """Speeds, of all and of each tab, and what is counted for the whole fleet."""
     snapshot = view.snapshot
-    parts: list[Line] = [
+    speeds: list[Line] = [
         (Span(f"{numbers.speed(snapshot.tokens_per_s):>6} tokens/s", "bold", "speed", "all chats"),)
     ]
     for one in view.sessions:
         if one.generating:
             place = view.place(one.session)
             speed = f"{numbers.speed(one.tokens_per_s):>6}/s"
-            parts.append(
+            speeds.append(
                 (Span(f"chat {place}", tab_look(place)), Span(speed, "plain", "speed", f"chat {place}"))
             )
+    counted: list[Line] = []
+    zeros: list[Line] = []
     for name, figure, value in (
         ("waiting", "waiting", snapshot.waiting),
         ("recoveries", "recoveries", snapshot.recoveries),
@@ -82,10 +84,14 @@ def totals(view: PanelView, width: int) -> list[Line]:
         ("evictions", "evictions", snapshot.evictions),
         ("shared starts", "forks", snapshot.forks),
     ):
-        if value or width >= WIDE:  # on narrow screens lines are dear
-            words = f"{name} {numbers.count(value)}"
-            parts.append((Span(words, "plain" if value else "dim", figure, "fleet"),))
-    return flowing(parts, width)
+        words = f"{name} {numbers.count(value)}"
+        counted.append((Span(words, "plain" if value else "dim", figure, "fleet"),))
+        if not value:
+            zeros.append(counted[-1])
+    least = flowing([*speeds, *(part for part in counted if part not in zeros)], width)
+    # Zeros are not worth a line of their own, nor, on narrow screens, any room at all.
+    whole = flowing([*speeds, *counted], width) if width >= WIDE else least
+    return whole if len(whole) == len(least) else least
 
 
 def _being(stages: Sequence[StageSnapshot], width: int) -> list[Column]:

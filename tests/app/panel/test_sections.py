@@ -22,7 +22,7 @@ from fleetchat.app.panel.layout import (
 from fleetchat.app.panel.lines import Line, text_of, width_of
 from fleetchat.app.panel.model import PanelModel
 from fleetchat.app.panel.speculation import speculation_lines
-from fleetchat.app.panel.stages import heat_words, stage_lines, trouble_lines
+from fleetchat.app.panel.stages import heat_words, stage_lines, totals, trouble_lines
 from fleetchat.app.panel.view import PanelView
 from fleetchat.fleet.event_log import EventKind
 from fleetchat.fleet.telemetry import StageState
@@ -104,6 +104,18 @@ def test_the_stages_at_138_columns() -> None:
         "  21.4 tokens/s   chat 1  11.2/s   chat 2  12.2/s   waiting 0   recoveries 1   moves 0   evictions "
         "0   shared starts 0",
     ]
+
+
+def test_what_is_zero_takes_no_line_of_its_own() -> None:
+    speeds = "  21.4 tokens/s   chat 1  11.2/s   chat 2  12.2/s"
+    zeros = ("waiting 0", "moves 0", "evictions 0", "shared starts 0")
+    for width in range(66, 140):
+        lines = texts(totals(busy_view(), width))
+        assert len(lines) == 1
+        assert "recoveries 1" in lines[0]
+        assert lines[0].startswith(speeds)
+        assert sum(zero in lines[0] for zero in zeros) == (4 if width >= 118 else 0)
+    assert [len(texts(totals(busy_view(), width))) for width in (48, 65)] == [2, 2]
 
 
 def test_speculation_at_78_columns() -> None:
