@@ -238,6 +238,17 @@ async def test_after_a_failure_one_can_read_and_try_again_later() -> None:
         assert runtime.submitted[1] == (FIRST, "b")
 
 
+@pytest.mark.parametrize("key", ["r", "enter"])
+async def test_on_a_tiny_screen_a_failure_shows_its_reason_and_keys(key: str) -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (40, 10)) as pilot:
+        runtime.say(RuntimeFailed("stage 1 is lost", "start it again"))
+        for text in ("stage 1 is lost", "hint: start it again", "R tries again, Esc goes back to the"):
+            await wait_until(pilot, lambda text=text: text in screen_text(pilot))
+        await pilot.press(key)
+        await wait_until(pilot, lambda: runtime.retried == 1)
+
+
 async def test_the_context_limit_is_said_plainly() -> None:
     runtime = FakeRuntime()
     async with running(runtime, (100, 30)) as pilot:

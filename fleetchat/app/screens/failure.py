@@ -27,6 +27,9 @@ class FailureScreen(Dialogue[bool]):
     FailureScreen .hint { margin: 0 0 1 0; color: $secondary; }
     FailureScreen Horizontal { height: auto; align-horizontal: right; }
     FailureScreen Button { margin: 0 0 0 2; }
+    FailureScreen.-tiny > VerticalScroll { padding: 0 1; }
+    FailureScreen.-tiny .message, FailureScreen.-tiny .hint { margin: 0; }
+    FailureScreen.-tiny Horizontal { display: none; }  /* the reason needs the room; the keys do the same */
     """
 
     HELP_HERE: ClassVar[HelpGroup] = dialogue_help(
@@ -37,7 +40,7 @@ class FailureScreen(Dialogue[bool]):
     )
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "answer(True)", "Try again", id="failure.retry", tooltip="Start the fleet again"),
+        Binding("r,enter", "answer(True)", "Try again", id="failure.retry", tooltip="Start the fleet again"),
         Binding("escape", "answer(False)", "Back", id="failure.back", tooltip="Back to the chat"),
     ]
 
