@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ABANDONABLE = "abandonable"
@@ -40,3 +41,32 @@ def own_process_group() -> dict[str, object]:
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"process_group": 0}
+
+
+def run_child(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run a child of ours to its end: its exit code, and what it said on stderr.
+
+    Its stdin stays open and empty: the end of it, which comes with ours, tells the child to end.
+    """
+    options: dict[str, object] = {**own_process_group(), "env": dict(environment)}
+    process = subprocess.Popen(
+        list(command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        **options,  # type: ignore[call-overload]
+    )
+    try:
+        # not communicate(): it would close stdin
+        said = process.stderr.read()
+        process.wait()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        for stream in (process.stdin, process.stderr):
+            stream.close()
+        process.wait()
+    return process.returncode, said

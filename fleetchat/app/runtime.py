@@ -201,10 +201,8 @@ class ChatRuntime:
 
     async def _report_text(self, fleet: OpenFleet) -> None:
         while True:
-            if not any(
-                task.busy for task in self._chats.values()
-            ):  # the last text of a reply comes with its end
-                await self._begun.wait()
+            if not any(task.busy for task in self._chats.values()):
+                await self._begun.wait()  # the last text of a reply comes with its end
             await trio.sleep(TEXT_INTERVAL)
             if not self._saturated() or trio.current_time() - self._flushed >= SATURATED_INTERVAL:
                 self._flush()

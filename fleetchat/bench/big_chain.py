@@ -18,9 +18,8 @@ from fleetchat.bench.fusion import text_ids
 from fleetchat.bench.peak import Peak, anonymous_now, watched
 from fleetchat.bench.report import Report
 from fleetchat.bench.setting import Setting
-from fleetchat.bench.subject import Subject
+from fleetchat.bench.subject import Subject, chat_format_of
 from fleetchat.bench.workloads import turned
-from fleetchat.chat.conversation import ChatFormat
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.cutter.store import Store
 from fleetchat.engine.fast_settings import DEFAULT, Choice
@@ -57,14 +56,9 @@ def _subject(measured: Measured, manifest: Manifest) -> Subject:
     whole = store.whole(manifest)
     if whole is None:
         raise BuildError(f"the whole model of {manifest.recipe} is not in {store.root}")
-    folder = store.folder(manifest.build_key)
-    chat_format = ChatFormat.load(
-        folder / manifest.tokenizer.name,
-        folder / manifest.template.name,
-        bos_id=manifest.bos_id,
-        stop_ids=manifest.stop_ids,
+    return Subject(
+        manifest, store, whole, chat_format_of(store, manifest), Choice(DEFAULT, "not measured yet")
     )
-    return Subject(manifest, store, whole, chat_format, Choice(DEFAULT, "not measured yet"))
 
 
 async def _measure_engine(measured: Measured, subject: Subject, engine: str, threads: int) -> None:

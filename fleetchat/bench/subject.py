@@ -86,16 +86,9 @@ async def prepare(setting: Setting, stages: int) -> Subject:
             f"the whole model of {manifest.recipe} is not in the store",
             hint="`fleetchat shards rm` its builds, and they are made again with the whole model",
         )
-    folder = store.folder(manifest.build_key)
-    chat_format = ChatFormat.load(
-        folder / manifest.tokenizer.name,
-        folder / manifest.template.name,
-        bos_id=manifest.bos_id,
-        stop_ids=manifest.stop_ids,
-    )
     with pinned(setting.cores):
         settings = settled(_one_thread(setting, manifest, store.stage_xml(manifest, 0)))
-    return Subject(manifest, store, whole, chat_format, settings)
+    return Subject(manifest, store, whole, chat_format_of(store, manifest), settings)
 
 
 def _one_thread(setting: Setting, manifest: Manifest, xml: Path) -> EngineRequest:
@@ -109,4 +102,15 @@ def _one_thread(setting: Setting, manifest: Manifest, xml: Path) -> EngineReques
         threads=1,
         cells=SETTLING_CELLS,
         on_step=setting.note,
+    )
+
+
+def chat_format_of(store: Store, manifest: Manifest) -> ChatFormat:
+    """Of a build in the store. Raises ShardDamaged, SourceError."""
+    folder = store.folder(manifest.build_key)
+    return ChatFormat.load(
+        folder / manifest.tokenizer.name,
+        folder / manifest.template.name,
+        bos_id=manifest.bos_id,
+        stop_ids=manifest.stop_ids,
     )

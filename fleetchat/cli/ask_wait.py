@@ -6,9 +6,7 @@ import trio
 
 from fleetchat.cli.ask_output import Progress
 
-PATIENCE = (
-    3.0  # seconds after which words that stand there tell for how long: a large shard loads for a minute
-)
+PATIENCE = 3.0  # seconds after which words tell for how long they stand: a large shard loads for a minute
 TICK = 1.0  # seconds
 
 

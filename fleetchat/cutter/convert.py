@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetchat.child import child_environment, own_process_group
+from fleetchat.child import child_environment, run_child
 from fleetchat.cutter.files import failed_write, link_or_copy, write_text
 from fleetchat.errors import BuildError
 
@@ -67,32 +66,10 @@ def ask_tokenizer(folder: Path, texts: tuple[str, ...], scratch: Path) -> Tokeni
 
 def _run(arguments: list[str], doing: str) -> None:
     command = [sys.executable, "-P", "-m", "fleetchat.cutter.genai_process", *arguments]
-    options: dict[str, object] = {**own_process_group(), "env": child_environment()}
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        **options,  # type: ignore[call-overload]
-    )
-    try:
-        # not communicate(): it would close stdin, which tells the child to end
-        assert process.stderr is not None
-        said = process.stderr.read()
-        process.wait()
-    finally:
-        if process.poll() is None:
-            process.kill()
-        for stream in (process.stdin, process.stderr):
-            if stream is not None:
-                stream.close()
-        process.wait()
-    if process.returncode != 0:
+    code, said = run_child(command, child_environment())
+    if code != 0:
         raise BuildError(
-            f"{doing} failed: {_last_words(said, process.returncode)}",
+            f"{doing} failed: {_last_words(said, code)}",
             hint="the file may be of an architecture or quantisation that openvino_genai does not read",
         )
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetchat.child import child_environment, own_process_group
+from fleetchat.child import child_environment, run_child
 from fleetchat.cutter.checkpoint import weight_bytes
 from fleetchat.cutter.files import failed_write
 from fleetchat.errors import BuildError, SourceError
@@ -53,31 +52,12 @@ def export(checkpoint: Path, weights: str, scratch: Path, on_progress: OnProgres
         **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work)),
         **dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "OPENVINO_TELEMETRY_OPT_OUT"), "1"),
     }
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,  # its end tells the child to end
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        env=environment,
-        **own_process_group(),  # type: ignore[call-overload]
-    )
-    try:
-        said = process.stderr.read()
-        process.wait()
-    finally:
-        if process.poll() is None:
-            process.kill()
-        for stream in (process.stdin, process.stderr):
-            stream.close()
-        process.wait()
-    if process.returncode != 0:
+    code, said = run_child(command, environment)
+    if code != 0:
         full = None if report.is_file() else failed_write(scratch, weight_bytes(checkpoint) // 4)
         if full is not None:
             raise full
-        raise _failure(checkpoint, report, said, process.returncode)
+        raise _failure(checkpoint, report, said, code)
 
 
 def _failure(checkpoint: Path, report: Path, said: str, code: int) -> SourceError | BuildError:
