@@ -94,6 +94,7 @@ def _build_locked(
             stages=count if ranges is None else None,
             ranges=ranges,
             on_progress=on_progress,
+            tuned=not _is_large(whole_xml),
         )
         check = _checked(whole_folder, cut, on_progress)
         on_progress("storing the shards", 0, 0)
@@ -154,9 +155,9 @@ def _undamaged(
 def _checked(whole_folder: Path, cut: CutResult, on_progress: OnProgress) -> SelfCheck:
     """Compare the chain with the whole model; a large one is not loaded whole. Raises BuildError."""
     whole_xml, window = whole_folder / "openvino_model.xml", cut.shape.window
-    if whole_xml.with_suffix(".bin").stat().st_size < LARGE:
+    if not _is_large(whole_xml):
         stages = [stage.xml for stage in cut.stages]
-        return self_check(whole_xml, stages, window=window, on_progress=on_progress)
+        return self_check(whole_xml, stages, window=window, tuned=cut.tuned, on_progress=on_progress)
     return stagewise_check(
         whole_xml,
         [(stage.xml, (stage.first_layer, stage.last_layer)) for stage in cut.stages],
@@ -164,6 +165,10 @@ def _checked(whole_folder: Path, cut: CutResult, on_progress: OnProgress) -> Sel
         window=window,
         on_progress=on_progress,
     )
+
+
+def _is_large(whole_xml: Path) -> bool:
+    return whole_xml.with_suffix(".bin").stat().st_size >= LARGE
 
 
 def _manifest(
@@ -214,6 +219,7 @@ def _manifest(
             "whole": whole.hash,
             "licence": recipe.licence,
             "weight_error_before": f"{whole.weight_error_before:.6f}",
+            "linear_layers": "tuned" if cut.tuned else "as converted",
             **({RECURRENT: "yes"} if cut.shape.recurrent else {}),
         },
     )

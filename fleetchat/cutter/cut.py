@@ -16,6 +16,7 @@ from fleetchat.cutter.ir_file import save_ir
 from fleetchat.cutter.obstacle import find_obstacle
 from fleetchat.cutter.partition import LayerRange, check_ranges, partition, stage_costs
 from fleetchat.cutter.plan import plan_stage
+from fleetchat.cutter.tuning import tune
 from fleetchat.cutter.view import GraphView, view_of
 from fleetchat.cutter.window import find_window
 from fleetchat.errors import CutRefused, SourceError
@@ -63,10 +64,11 @@ class CutStage:
 
 @dataclass(frozen=True, slots=True)
 class CutResult:
-    """What a cut produced."""
+    """What a cut produced. `tuned`: linear layers were rewritten (`tuning`)."""
 
     shape: ModelShape
     stages: tuple[CutStage, ...]
+    tuned: bool = False
 
 
 def read_whole(core: ov.Core, whole_xml: Path) -> ov.Model:
@@ -95,11 +97,13 @@ def cut_model(
     ranges: tuple[LayerRange, ...] | None,
     on_progress: OnProgress,
     only: Collection[int] | None = None,
+    tuned: bool = False,
 ) -> CutResult:
     """Write `stage-00.xml`, `stage-00.bin`, … into `folder`.
 
     Give either a number of `stages`, balanced by cost, or explicit layer `ranges`. `only` writes no more than
-    the stages of these numbers. Every stage is compiled once to prove that its attention fuses. Raises
+    the stages of these numbers. `tuned` rewrites the linear layers of the stages, which takes the memory of
+    a stage, unless attention would not fuse then. Every stage is compiled once to prove that it does. Raises
     CutRefused when the model cannot be cut so, SourceError when the file is no model.
     """
     core = ov.Core()
@@ -110,16 +114,24 @@ def cut_model(
     chosen = _choose(shape, stages, ranges)
     costs = stage_costs(chosen, shape.layer_costs, shape.head_cost, shape.embedding_cost)
     written = []
+    changed = False
     for index, (first, last) in enumerate(chosen):
         if only is not None and index not in only:
             continue
         on_progress(f"cutting layers {first} to {last}", index, len(chosen))
         plan = plan_stage(view, layers, first, last)
         xml = folder / f"stage-{index:02}.xml"
-        save_ir(build_stage(lambda: read_whole(core, whole_xml), view, layers, plan), xml)
+        model = build_stage(lambda: read_whole(core, whole_xml), view, layers, plan)
+        changed |= tuned and bool(tune(model))
+        save_ir(model, xml)
+        del model
         written.append(_stage(core, view, index, (first, last), xml, plan.variables, costs[index]))
+        if changed and written[-1].fused_layers < written[-1].attention_layers:
+            return cut_model(
+                whole_xml, folder, stages=stages, ranges=ranges, on_progress=on_progress, only=only
+            )
     on_progress("cut", len(chosen), len(chosen))
-    return CutResult(shape, tuple(written))
+    return CutResult(shape, tuple(written), changed)
 
 
 def _shape(core: ov.Core, whole_xml: Path, view: GraphView, layers: Layers) -> ModelShape:
