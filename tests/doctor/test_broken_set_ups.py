@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fleetchat.cutter.manifest import CUTTER_FORMAT
 from fleetchat.doctor.devices import Probed
 from fleetchat.doctor.examination import Examination, Setting
 from fleetchat.doctor.finding import Finding, Status
@@ -90,7 +91,8 @@ def test_old_shards(set_up: SetUp) -> None:
     assert (outcome.code, outcome.failures) == (0, [])
     shards = outcome["shards"]
     assert shards.status is Status.WARN
-    assert shards.text == "the shards of tiny in 2 stages are old: cutter format 0, this fleetchat uses 1"
+    formats = f"cutter format 0, this fleetchat uses {CUTTER_FORMAT}"
+    assert shards.text == f"the shards of tiny in 2 stages are old: {formats}"
     assert shards.remedy == (
         "fleetchat shards build tiny --stages 2 (or just start), then fleetchat shards rm --unused"
     )
