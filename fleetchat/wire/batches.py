@@ -11,8 +11,8 @@ is in the header. Whatever a count announces is compared with the limits before 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +43,11 @@ _COUNT = struct.Struct("<I")
 _SLICE = struct.Struct("<IIIIIBBH")  # session, first, rollback, rows, drafts, status, draws, zero
 _DRAW = struct.Struct("<dddQII")  # temperature, top_p, penalty, seed, top_k, reply_start
 _FAULT = struct.Struct("<HH")  # bytes of the code, bytes of the text
-_RESULT = struct.Struct("<IIIB3x")  # session, accepted, token, status
-_TIMING = struct.Struct("<QQQ")  # queue µs, compute µs, received bytes
+_RESULT = struct.Struct("<IIIBBH")  # session, accepted, token, status, zero, zero
+_TIMING = struct.Struct("<QQQ")  # queue µs, compute µs, received bytes; (live, dead) of each slice follow
+_TIMING_OF_ONE = struct.Struct("<QQQII")  # in a batch of one slice
 _CELLS = 8  # bytes of (live, dead)
+_NO_FAULT = ("", "")
 _MAX_CODE = 32
 _SLICE_STATUS = {status.value: status for status in SliceStatus}
 _RESULT_STATUS = {status.value: status for status in ResultStatus}
@@ -77,26 +79,31 @@ def largest_timings(stages: int, slices: int) -> int:
 
 def encode_forward(frame: Forward, limits: Limits) -> list[bytes | memoryview]:
     """Buffers of the body, the last one a view of `frame.hidden`. Raises LocalProtocolError past a limit."""
-    rows = sum([len(piece.token_ids) for piece in frame.slices])
-    if len(frame.slices) > limits.max_slices or rows > limits.max_rows:
+    slices, hidden = frame.slices, frame.hidden
+    parts = [_COUNT.pack(len(frame.timings))]
+    ids = []
+    rows = 0
+    for piece in slices:
+        _append_slice(parts, piece)
+        ids.append(piece.token_ids.tobytes())
+        rows += len(piece.token_ids)
+    if len(slices) > limits.max_slices or rows > limits.max_rows:
         raise LocalProtocolError(
-            f"{len(frame.slices)} slices of {rows} rows, this link carries "
+            f"{len(slices)} slices of {rows} rows, this link carries "
             f"{limits.max_slices} slices of {limits.max_rows} rows"
         )
-    if (frame.hidden is not None) != (limits.hidden > 0):
+    if (hidden is not None) != (limits.hidden > 0):
         raise LocalProtocolError("hidden rows travel on every leg but the one into stage 0")
-    parts = [_COUNT.pack(len(frame.timings))]
-    for piece in frame.slices:
-        _append_slice(parts, piece)
     _append_timings(parts, frame.timings)
-    records = b"".join(parts)
-    ids = b"".join([piece.token_ids.tobytes() for piece in frame.slices])
-    if frame.hidden is None:
-        return [records, bytes(padding(len(records))), ids]
-    small = b"".join((records, bytes(padding(len(records))), ids, bytes(padding(len(ids)))))
-    if not frame.hidden.size:
-        return [small]
-    return [small, hidden_buffer(frame.hidden, limits.hidden, limits.wire_dtype)]
+    size = sum([len(part) for part in parts])
+    parts.append(bytes(padding(size)))
+    parts += ids
+    if hidden is None:
+        return [b"".join(parts)]
+    parts.append(bytes(padding(rows * 4)))
+    if not hidden.size:
+        return [b"".join(parts)]
+    return [b"".join(parts), hidden_buffer(hidden, limits.hidden, limits.wire_dtype)]
 
 
 def decode_forward(header: Header, body: bytearray, limits: Limits) -> Forward:
@@ -109,13 +116,15 @@ def decode_forward(header: Header, body: bytearray, limits: Limits) -> Forward:
     records, offset = _parse_slices(body, header.slices, limits.max_rows)
     timings, offset = _parse_timings(body, offset, header.slices)
     offset = _skip_padding(body, offset)
-    rows = sum([record[3] for record, _, _ in records])
+    rows = live = 0
+    for record, _, _ in records:
+        rows += record[3]
+        live += record[3] if record[5] == SliceStatus.OK else 0
     ids = token_view(body, offset, rows, limits.vocabulary)
     slices = _build_slices(records, ids)
     offset += rows * 4
     hidden = None
     if limits.hidden:
-        live = sum([len(piece.token_ids) for piece in slices if piece.status is SliceStatus.OK])
         offset = _skip_padding(body, offset)
         hidden = hidden_view(body, offset, live, limits.hidden, limits.wire_dtype)
     elif offset != len(body):
@@ -129,7 +138,7 @@ def encode_result(frame: Result, limits: Limits) -> list[bytes | memoryview]:
         raise LocalProtocolError(f"{len(frame.results)} results, this link carries {limits.max_slices}")
     parts = [_COUNT.pack(len(frame.timings))]
     for result in frame.results:
-        parts.append(_RESULT.pack(result.session, result.accepted, result.token, result.status))
+        parts.append(_RESULT.pack(result.session, result.accepted, result.token, result.status, 0, 0))
         if result.status is ResultStatus.FAILED:
             _append_fault(parts, result.fault_code, result.fault_text)
     _append_timings(parts, frame.timings)
@@ -143,14 +152,14 @@ def decode_result(header: Header, body: bytearray, limits: Limits) -> Result:
     results = []
     offset = _COUNT.size
     for _ in range(header.slices):
-        session, accepted, token, status = _RESULT.unpack_from(body, offset)
-        if any(body[offset + _RESULT.size - 3 : offset + _RESULT.size]):
+        session, accepted, token, status, reserved, more = _RESULT.unpack_from(body, offset)
+        if reserved or more:
             raise RemoteProtocolError("reserved bytes of a result are not zero")
         offset += _RESULT.size
         known = _RESULT_STATUS.get(status)
         if known is None or (limits.vocabulary and token >= limits.vocabulary):
             raise RemoteProtocolError("a result has an unknown status or token")
-        fault = ("", "")
+        fault = _NO_FAULT
         if known is ResultStatus.FAILED:
             fault, offset = _parse_fault(body, offset)
         results.append(SliceResult(SessionId(session), known, accepted, token, *fault))
@@ -189,7 +198,11 @@ def _append_fault(parts: list[bytes], code: str, text: str) -> None:
 
 def _append_timings(parts: list[bytes], timings: tuple[StageTiming, ...]) -> None:
     for timing in timings:
-        parts.append(_TIMING.pack(timing.queue_us, timing.compute_us, timing.received_bytes))
+        queue_us, compute_us, received_bytes = timing.queue_us, timing.compute_us, timing.received_bytes
+        if len(timing.cells) == 1:
+            parts.append(_TIMING_OF_ONE.pack(queue_us, compute_us, received_bytes, *timing.cells[0]))
+            continue
+        parts.append(_TIMING.pack(queue_us, compute_us, received_bytes))
         parts.append(struct.pack(f"<{2 * len(timing.cells)}I", *chain.from_iterable(timing.cells)))
 
 
@@ -211,17 +224,19 @@ def _parse_slices(body: bytearray, count: int, max_rows: int) -> tuple[list[Slic
             raise RemoteProtocolError("a slice has an unknown status or flag")
         draw = None
         if draws:
-            draw = _draw(_DRAW.unpack_from(body, offset))
+            draw = _draw(bytes(body[offset : offset + _DRAW.size]))
             offset += _DRAW.size
-        fault = ("", "")
+        fault = _NO_FAULT
         if status == SliceStatus.FAILED:
             fault, offset = _parse_fault(body, offset)
         records.append((record, draw, fault))
     return records, offset
 
 
-def _draw(record: tuple[Any, ...]) -> Draw:
-    temperature, top_p, penalty, seed, top_k, reply_start = record
+@lru_cache(maxsize=256)
+def _draw(record: bytes) -> Draw:
+    """Every slice of a reply brings the same one. Raises struct.error (too short), LocalProtocolError."""
+    temperature, top_p, penalty, seed, top_k, reply_start = _DRAW.unpack(record)
     return Draw(temperature, top_p, top_k, penalty, seed, reply_start)
 
 
@@ -257,6 +272,11 @@ def _parse_timings(body: bytearray, offset: int, slices: int) -> tuple[tuple[Sta
         raise RemoteProtocolError(f"{count} stage timings do not fit into the frame")
     timings = []
     for _ in range(count):
+        if slices == 1:
+            queue_us, compute_us, received_bytes, live, dead = _TIMING_OF_ONE.unpack_from(body, offset)
+            timings.append(StageTiming(queue_us, compute_us, received_bytes, ((live, dead),)))
+            offset += _TIMING_OF_ONE.size
+            continue
         queue_us, compute_us, received_bytes = _TIMING.unpack_from(body, offset)
         numbers = struct.unpack_from(f"<{2 * slices}I", body, offset + _TIMING.size)
         cells = tuple(zip(numbers[::2], numbers[1::2], strict=True))

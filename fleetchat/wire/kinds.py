@@ -6,6 +6,9 @@ from enum import IntEnum, StrEnum
 
 import numpy as np
 
+_FLOAT16: np.dtype[np.floating] = np.dtype("<f2")
+_FLOAT32: np.dtype[np.floating] = np.dtype("<f4")
+
 
 class Kind(IntEnum):
     """Frame kinds; the number is what travels."""
@@ -50,7 +53,7 @@ class WireDtype(StrEnum):
 
     @property
     def numpy(self) -> np.dtype[np.floating]:
-        return np.dtype("<f2") if self is WireDtype.F16 else np.dtype("<f4")
+        return _FLOAT16 if self is WireDtype.F16 else _FLOAT32
 
 
 class AttachRole(StrEnum):

@@ -50,8 +50,8 @@ def token_view(body: bytearray, offset: int, count: int, vocabulary: int) -> NDA
         raise RemoteProtocolError("the frame has no token ids, or ends inside them")
     ids = np.frombuffer(body, _INT32, count=count, offset=offset)
     limit = vocabulary or 2**31
-    unsigned = ids.view(np.uint32)
     # numpy's reduction costs ten times the rest for the few rows of a decode step
-    if (max(unsigned.tolist()) if count <= 32 else int(unsigned.max())) >= limit:
+    few = ids.tolist() if count <= 32 else [int(ids.min()), int(ids.max())]
+    if min(few) < 0 or max(few) >= limit:
         raise RemoteProtocolError(f"a token id is not from 0 to {limit - 1}")
     return ids
