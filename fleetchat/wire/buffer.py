@@ -9,7 +9,8 @@ class ReceiveBuffer:
     """Chunks as they came. Every byte is copied once, into the frame it belongs to."""
 
     def __init__(self) -> None:
-        self._chunks: deque[memoryview] = deque()
+        self._chunks: deque[bytes] = deque()
+        self._used = 0  # bytes of the first chunk, always fewer than it has
         self._size = 0
 
     def __len__(self) -> int:
@@ -17,18 +18,20 @@ class ReceiveBuffer:
 
     def append(self, chunk: bytes) -> None:
         if chunk:
-            self._chunks.append(memoryview(chunk))
+            self._chunks.append(chunk)
             self._size += len(chunk)
 
     def clear(self) -> None:
         self._chunks.clear()
-        self._size = 0
+        self._used = self._size = 0
 
     def peek(self, count: int) -> bytes:
         """Up to `count` first bytes, left in place."""
         start = b""
+        skipped = self._used
         for chunk in self._chunks:
-            start += chunk[: count - len(start)]
+            start += chunk[skipped : skipped + count - len(start)]
+            skipped = 0
             if len(start) == count:
                 break
         return start
@@ -37,11 +40,11 @@ class ReceiveBuffer:
         """Exactly `count` bytes, or None when they are not all there yet."""
         if self._size < count:
             return None
-        if count <= len(self._chunks[0]):
-            first = self._chunks[0]
-            self._chunks[0] = first[count:]
+        first, start = self._chunks[0], self._used
+        if start + count < len(first):
+            self._used = start + count
             self._size -= count
-            return bytes(first[:count])
+            return first[start : start + count]
         taken = bytearray(count)
         self.read_into(memoryview(taken))
         return bytes(taken)
@@ -50,13 +53,13 @@ class ReceiveBuffer:
         """Move as many bytes as there are and fit into `target`; return their number."""
         filled = 0
         while self._chunks and filled < len(target):
-            chunk = self._chunks[0]
-            count = min(len(chunk), len(target) - filled)  # 0 when `take` used a chunk up
-            target[filled : filled + count] = chunk[:count]
+            chunk, start = self._chunks[0], self._used
+            count = min(len(chunk) - start, len(target) - filled)
+            target[filled : filled + count] = memoryview(chunk)[start : start + count]
             filled += count
-            if count == len(chunk):
+            self._used += count
+            if self._used == len(chunk):
                 self._chunks.popleft()
-            else:
-                self._chunks[0] = chunk[count:]
+                self._used = 0
         self._size -= filled
         return filled

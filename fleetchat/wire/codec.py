@@ -102,7 +102,7 @@ def encode(frame: Frame, limits: Limits) -> Encoded:
     else:
         epoch = frame.epoch if isinstance(frame, (Cancel, Close, Compact, Fork)) else 0
         encoded = Encoded(KIND_OF[type(frame)], 0, epoch, 0, 0, [_small_body(frame)])
-    length = sum([len(buffer) for buffer in encoded.body])
+    length = sum(map(len, encoded.body))
     if length > body_limit(encoded.kind, limits):
         raise LocalProtocolError(f"{encoded.kind.name} of {length} bytes is larger than this link carries")
     return encoded
@@ -119,6 +119,10 @@ def body_limit(kind: Kind, limits: Limits) -> int:
 def check_header(header: Header, limits: Limits) -> None:
     """All that can be refused before the body is allocated. Raises RemoteProtocolError."""
     kind = header.kind
+    flags = forward_flags(limits) if kind is Kind.FORWARD else 0
+    if kind in _BATCHES and header.flags == flags:  # the frequent ones, at one glance
+        if header.length <= limits.max_body and header.slices <= limits.max_slices:
+            return
     fixed = FIXED_BODY.get(kind)
     if fixed is not None and header.length != fixed:
         raise RemoteProtocolError(f"{kind.name} must have {fixed} bytes, not {header.length}")
@@ -126,7 +130,6 @@ def check_header(header: Header, limits: Limits) -> None:
         raise RemoteProtocolError(
             f"{kind.name} of {header.length} bytes, agreed were at most {body_limit(kind, limits)}"
         )
-    flags = forward_flags(limits) if kind is Kind.FORWARD else 0
     if header.flags != flags:
         raise RemoteProtocolError(f"{kind.name} has flags {header.flags:#x}, expected {flags:#x}")
     if kind not in _WITH_EPOCH and header.epoch:

@@ -33,7 +33,7 @@ from fleetchat.wire.header import (
     parse_header,
 )
 from fleetchat.wire.kinds import Kind
-from fleetchat.wire.states import Purpose, Side, State, first_state, is_legal, next_state
+from fleetchat.wire.states import STEADY, Purpose, Side, State, first_state, is_legal, next_state
 
 Buffers = list[bytes | memoryview]
 
@@ -159,6 +159,8 @@ class Connection:
         """The next thing that happened. Raises RemoteProtocolError, AuthenticationFailed, PeerRefused."""
         if self._error is not None:
             raise self._error
+        if not self._buffer and not self._end_of_file and (self._header is None or self.bytes_missing):
+            return NEED_DATA
         try:
             return self._next_event()
         except (RemoteProtocolError, PeerRefused) as error:
@@ -177,23 +179,24 @@ class Connection:
         encoded = encode(frame, self._limits)
         if not is_legal(self._state, self._side, encoded.kind):
             raise LocalProtocolError(f"{encoded.kind.name} must not be sent on {self._state.value}")
-        self._check_reopening(frame, LocalProtocolError)
-        length = sum([len(buffer) for buffer in encoded.body])
         kind, flags, epoch, sequence, slices, body = encoded
+        if kind not in STEADY:
+            self._check_reopening(frame, LocalProtocolError)
+        length = sum(map(len, body))
         untagged = pack_untagged(kind, length, flags=flags, epoch=epoch, sequence=sequence, slices=slices)
         tag = self._our_tags.begin(untagged)
         for buffer in body:
             tag.update(buffer)
-        self._advance(self._side, encoded.kind, frame)
-        return [untagged + tag.digest(), *[buffer for buffer in body if buffer]]
+        if kind not in STEADY:
+            self._advance(self._side, kind, frame)
+        return [untagged + tag.digest(), *filter(None, body)]
 
     def _next_event(self) -> Event:
         while True:
-            if self._header is None and not self._begin_frame():
+            header = self._header or self._begin_frame()
+            if header is None or (self._filled < header.length and not self._collect_body()):
                 return self._out_of_data()
-            if not self._collect_body():
-                return self._out_of_data()
-            header, body = self._take_frame()
+            body = self._take_body(header)
             if self._state is not State.HANDSHAKE:
                 return self._finish_frame(header, body)
             assert self._handshake is not None
@@ -201,11 +204,11 @@ class Connection:
             if agreement is not None:
                 return self._finish_handshake(agreement)
 
-    def _begin_frame(self) -> bool:
+    def _begin_frame(self) -> Header | None:
         encoded = self._buffer.take(HEADER_BYTES)
         if encoded is None:
             check_magic(self._buffer.peek(4))
-            return False
+            return None
         header = parse_header(encoded)
         if self._state is State.HANDSHAKE:
             assert self._handshake is not None
@@ -216,7 +219,7 @@ class Connection:
         self._header = header
         self._body = bytearray(header.length)
         self._filled = 0
-        return True
+        return header
 
     def _check_frame(self, header: Header) -> None:
         """Everything that is known to be wrong before the body is allocated."""
@@ -229,23 +232,21 @@ class Connection:
         check_header(header, self._limits)
 
     def _collect_body(self) -> bool:
-        if self._filled < len(self._body):
-            target = memoryview(self._body)[self._filled :]
-            count = self._buffer.read_into(target)
-            if self._running is not None:
-                self._running.update(target[:count])
-            self._filled += count
+        target = memoryview(self._body)[self._filled :]
+        count = self._buffer.read_into(target)
+        if self._running is not None:
+            self._running.update(target[:count])
+        self._filled += count
         return self._filled == len(self._body)
 
-    def _take_frame(self) -> tuple[Header, bytearray]:
-        assert self._header is not None
-        if self._running is not None and not compare_digest(self._running.digest(), self._header.tag):
+    def _take_body(self, header: Header) -> bytearray:
+        if self._running is not None and not compare_digest(self._running.digest(), header.tag):
             raise RemoteProtocolError(
-                f"{self._header.kind.name} with a wrong tag: the link is damaged or somebody interferes"
+                f"{header.kind.name} with a wrong tag: the link is damaged or somebody interferes"
             )
-        frame = self._header, self._body
+        body = self._body
         self._forget_frame()
-        return frame
+        return body
 
     def _forget_frame(self) -> None:
         self._header = None
@@ -255,8 +256,9 @@ class Connection:
 
     def _finish_frame(self, header: Header, body: bytearray) -> Frame:
         frame = decode(header, body, self._limits)
-        self._check_reopening(frame, RemoteProtocolError)
-        self._advance(self._their_side, header.kind, frame)
+        if header.kind not in STEADY:
+            self._check_reopening(frame, RemoteProtocolError)
+            self._advance(self._their_side, header.kind, frame)
         self.last_frame_bytes = HEADER_BYTES + header.length
         return frame
 

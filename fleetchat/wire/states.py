@@ -37,6 +37,8 @@ class Side(IntEnum):
 class State(Enum):
     """Where a link is in its life."""
 
+    __hash__ = object.__hash__  # Enum's own is Python code, and every frame looks its state up
+
     HANDSHAKE = "handshake"
     OPENING = "a control link before OPEN"
     CONTROL = "a control link"
@@ -51,6 +53,7 @@ class State(Enum):
     MEASURING = "a measuring link"
 
 
+STEADY = frozenset({Kind.FORWARD, Kind.RESULT})  # the frequent ones, which leave the state as it is
 _ALWAYS = frozenset({Kind.PING, Kind.PONG, Kind.GOODBYE})
 _FAULT = _ALWAYS | {Kind.ERROR}
 _ANSWER = _FAULT | {Kind.ATTACHED, Kind.NOT_YET}
