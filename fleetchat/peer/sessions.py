@@ -78,14 +78,15 @@ class ChainSessions:
         """Take down the session's counters: (live, dead)."""
         key = self._key(session)
         cells = self._engine.cells(key)
+        live, dead = cells.live, cells.dead
         before = self._statistics.get(session)
         if before is not None:
             self.cells_used -= before[1] + before[2]
-        elif cells.physical == 0:
+        elif not live + dead:
             return 0, 0
-        self.cells_used += cells.physical
-        self._statistics[session] = (self._engine.length(key), cells.live, cells.dead)
-        return cells.live, cells.dead
+        self.cells_used += live + dead
+        self._statistics[session] = (self._engine.length(key), live, dead)
+        return live, dead
 
     def statistics(self) -> tuple[SessionStats, ...]:
         noted = list(self._statistics.items())  # at once: the inference thread goes on
