@@ -87,7 +87,9 @@ class StageWorker:
         self._plan = plan
         self._clock = clock
         self._together = max(1, engine.traits.sessions_per_batch)  # slices of one pass
-        self._counts_cells = not engine.traits.can_fork  # cells shared after a FORK would be counted twice here
+        self._counts_cells = (
+            not engine.traits.can_fork
+        )  # cells shared after a FORK would be counted twice here
         self._too_large = _TOO_LARGE[plan.wire_dtype]
         self._history = TokenHistory()
         self._sessions = ChainSessions(engine, plan.chain, self._history, keeps_history=plan.is_last)
@@ -100,7 +102,9 @@ class StageWorker:
         works, rows = _works(self._plan.chain, frame, batch.skipped)
         out = None if self._plan.is_last else np.empty((rows, self._plan.hidden), self._plan.wire_dtype.numpy)
         live = [work for work in works if work.status is SliceStatus.OK]
-        for start in range(0, len(live), self._together):  # no session is twice in a batch, the frame saw to it
+        for start in range(
+            0, len(live), self._together
+        ):  # no session is twice in a batch, the frame saw to it
             self._run_group(live[start : start + self._together], out)
         self.batches += 1
         timing = StageTiming(
@@ -204,8 +208,8 @@ class StageWorker:
         if rows.shape != (work.slice.rows, self._plan.hidden):
             work.fail(FaultCode.EXCEPTION, f"the engine gave rows of shape {rows.shape}")
             return
-        # Methods of the array: `max` and `isfinite(…).all()` take three times as long, in numpy's Python code.
-        # A NaN is the place of both extremes.
+        # A NaN is the place of both extremes. `max` and `isfinite(…).all()` run Python code of numpy's and take
+        # three times as long as these methods of the array.
         smallest, largest = rows.item(rows.argmin()), rows.item(rows.argmax())
         if not -self._too_large < smallest <= largest < self._too_large:
             dtype = self._plan.wire_dtype.value
@@ -230,7 +234,10 @@ class StageWorker:
 
 
 def _works(chain: ChainId, frame: Forward, skipped: set[SessionId]) -> tuple[list[_Work], int]:
-    """Pair each slice with its hidden rows; every OK slice of the frame brought some. Also the rows to run."""
+    """Each slice with its hidden rows, and how many rows are to be run.
+
+    Every OK slice of the frame brought some.
+    """
     works = []
     came = kept = 0
     for slice_ in frame.slices:

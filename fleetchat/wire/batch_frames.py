@@ -1,8 +1,8 @@
 """Frames of data links: batches and the commands that travel in order with them.
 
-A decode step builds a dozen of these values, on processors whose caches the weights have just gone through: what
-costs is how much different code runs. So the constructors accept the frequent value at one glance; whatever
-that does not accept is checked rule by rule, and refused with its reason.
+A decode step builds a dozen of these values, on processors whose caches the weights have just gone
+through: what costs is how much different code runs. So constructors accept the frequent value at one glance;
+whatever that does not accept is checked rule by rule, and refused with its reason.
 """
 
 from __future__ import annotations

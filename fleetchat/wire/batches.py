@@ -244,7 +244,7 @@ def _build_slices(records: list[SliceRecord], ids: NDArray[np.int32]) -> tuple[S
     slices = []
     start = 0
     for (session, first, rollback, rows, drafts, status, _, _), draw, (code, text) in records:
-        own_ids = ids[start : start + rows]
+        own_ids = ids if rows == len(ids) else ids[start : start + rows]
         slices.append(
             Slice(
                 SessionId(session), first, rollback, own_ids, drafts, draw, _SLICE_STATUS[status], code, text

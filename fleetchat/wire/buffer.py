@@ -21,6 +21,11 @@ class ReceiveBuffer:
             self._chunks.append(chunk)
             self._size += len(chunk)
 
+    @property
+    def sole_chunk(self) -> bytes | None:
+        """All that is here, when it came in one piece."""
+        return self._chunks[0] if len(self._chunks) == 1 and not self._used else None
+
     def clear(self) -> None:
         self._chunks.clear()
         self._used = self._size = 0

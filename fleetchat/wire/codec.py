@@ -120,9 +120,9 @@ def check_header(header: Header, limits: Limits) -> None:
     """All that can be refused before the body is allocated. Raises RemoteProtocolError."""
     kind = header.kind
     flags = forward_flags(limits) if kind is Kind.FORWARD else 0
-    if kind in _BATCHES and header.flags == flags:  # the frequent ones, at one glance
-        if header.length <= limits.max_body and header.slices <= limits.max_slices:
-            return
+    fits = header.length <= limits.max_body and header.slices <= limits.max_slices
+    if fits and kind in _BATCHES and header.flags == flags:  # the frequent ones, at one glance
+        return
     fixed = FIXED_BODY.get(kind)
     if fixed is not None and header.length != fixed:
         raise RemoteProtocolError(f"{kind.name} must have {fixed} bytes, not {header.length}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from hmac import compare_digest
 from typing import NamedTuple
 
 from fleetchat.errors import RemoteProtocolError
@@ -89,3 +90,12 @@ class Tagger:
         running.update(_NUMBER.pack(self._direction, self._number) + untagged_header)
         self._number += 1
         return running
+
+    def accepts(self, frame: bytes) -> bool:
+        """Whether the next frame, header and body in one piece, has the right tag; if so, it is counted."""
+        running = self._keyed.copy()
+        running.update(_NUMBER.pack(self._direction, self._number) + frame[:UNTAGGED_BYTES])
+        running.update(memoryview(frame)[HEADER_BYTES:])
+        right = compare_digest(running.digest(), frame[UNTAGGED_BYTES:HEADER_BYTES])
+        self._number += right
+        return right

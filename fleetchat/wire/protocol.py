@@ -159,10 +159,10 @@ class Connection:
         """The next thing that happened. Raises RemoteProtocolError, AuthenticationFailed, PeerRefused."""
         if self._error is not None:
             raise self._error
-        if not self._buffer and not self._end_of_file and (self._header is None or self.bytes_missing):
+        if self._header is None and not self._end_of_file and not len(self._buffer):
             return NEED_DATA
         try:
-            return self._next_event()
+            return self._whole_batch() or self._next_event()
         except (RemoteProtocolError, PeerRefused) as error:
             self._error = error
             self._forget_frame()
@@ -190,6 +190,26 @@ class Connection:
         if kind not in STEADY:
             self._advance(self._side, kind, frame)
         return [untagged + tag.digest(), *filter(None, body)]
+
+    def _whole_batch(self) -> Frame | None:
+        """A FORWARD or RESULT that came in one piece, with nothing behind it: the step of every token.
+
+        Checked as any frame is. None: it is something else, or its tag is wrong.
+        """
+        encoded = self._buffer.sole_chunk
+        if encoded is None or len(encoded) <= HEADER_BYTES or self._header is not None:
+            return None
+        header = parse_header(encoded)
+        complete = header.length == len(encoded) - HEADER_BYTES
+        if not complete or header.kind not in STEADY or self._state is State.HANDSHAKE:
+            return None
+        self._check_frame(header)
+        if not self._their_tags.accepts(encoded):
+            return None
+        self._buffer.clear()
+        frame = decode(header, bytearray(memoryview(encoded)[HEADER_BYTES:]), self._limits)
+        self.last_frame_bytes = len(encoded)
+        return frame
 
     def _next_event(self) -> Event:
         while True:

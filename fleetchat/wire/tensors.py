@@ -28,7 +28,7 @@ def hidden_buffer(hidden: NDArray[np.floating], width: int, dtype: WireDtype) ->
         raise LocalProtocolError(f"hidden rows are {hidden.shape[1]} wide, this link carries {width}")
     if not hidden.flags.c_contiguous:
         raise LocalProtocolError("hidden rows must be contiguous")
-    return hidden.reshape(-1).view(np.uint8).data
+    return hidden.data.cast("B")
 
 
 def hidden_view(

@@ -16,17 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetchat.errors import PeerRefused, RemoteProtocolError
-from fleetchat.wire.frames import Frame
+from fleetchat.wire.frames import Forward, Frame, Result
 from fleetchat.wire.handshake import MAX_HANDSHAKE_FRAME
 from fleetchat.wire.header import HEADER_BYTES, UNTAGGED_BYTES
 from fleetchat.wire.protocol import NEED_DATA, Closed, Connection
 from fleetchat.wire.states import Purpose, Side
 from tests.wire.mutation import mutated
-from tests.wire.samples import KEY, SAMPLES, Sample, joined, pair_for
+from tests.wire.samples import KEY, SAMPLES, Sample, joined, pair_for, plain
 
 HANDSHAKES = 2_000
 NOISY = 3_000
 LIES = 5_000
+BATCHES = [n for n, sample in enumerate(SAMPLES) if isinstance(sample.frame, (Forward, Result))]
 MOST_MEMORY = 4 * 2**20  # bytes, for all of them together
 
 
@@ -131,3 +132,40 @@ def test_damage_that_hypothesis_looks_for(number: int, seed: int) -> None:
     assert noise(SAMPLES[number], random) == []
     assert all(isinstance(event, Frame) for event in lie(number, random))
     assert stranger(Side(seed % 2), random) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(number=st.sampled_from(BATCHES), seed=st.integers(0, 2**32), cut=st.floats(0.01, 0.99))
+def test_a_batch_in_one_piece_is_taken_as_one_in_two(number: int, seed: int, cut: float) -> None:
+    """A frame, one that is a lie, noise or good, and a frame again: same events, same error, same numbers."""
+    whole, pieces = (between_good_frames(number, Random(seed), size) for size in (1.0, cut))
+    assert whole == pieces
+
+
+def between_good_frames(number: int, random: Random, size: float) -> list[object]:
+    """What comes of three frames, each of them fed after its first part of `size`."""
+    sample = SAMPLES[number]
+    pair = pair_for(sample)
+    sender, receiver = pair.of(sample.sender), pair.of(sample.sender.other)
+    first = joined(sender.send(sample.frame))
+    head, body = (
+        damaged(first, random) if random.random() < 0.5 else (first[:UNTAGGED_BYTES], first[HEADER_BYTES:])
+    )
+    tag = sender._our_tags.begin(head)
+    tag.update(body)
+    second = bytearray(head + tag.digest() + body)
+    if random.random() < 0.3:
+        second[random.randrange(len(second))] ^= 1 << random.randrange(8)
+    third = joined(sender.send(sample.frame))
+    found: list[object] = []
+    try:
+        for wire in (first, bytes(second), third):
+            cut = max(1, int(size * len(wire)))
+            for piece in (wire[:cut], wire[cut:]):
+                if piece:
+                    receiver.receive_data(piece)
+                while (event := receiver.next_event()) is not NEED_DATA:
+                    found.append((plain(event), receiver.last_frame_bytes, receiver.mid_frame))
+    except RemoteProtocolError as error:
+        found.append(str(error))
+    return found
