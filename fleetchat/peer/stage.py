@@ -208,8 +208,8 @@ class StageWorker:
         if rows.shape != (work.slice.rows, self._plan.hidden):
             work.fail(FaultCode.EXCEPTION, f"the engine gave rows of shape {rows.shape}")
             return
-        # A NaN is the place of both extremes. `max` and `isfinite(…).all()` run Python code of numpy's and take
-        # three times as long as these methods of the array.
+        # A NaN is the place of both extremes. `max` and `isfinite(…).all()` run Python code of numpy's and
+        # take three times as long as these methods of the array.
         smallest, largest = rows.item(rows.argmin()), rows.item(rows.argmax())
         if not -self._too_large < smallest <= largest < self._too_large:
             dtype = self._plan.wire_dtype.value

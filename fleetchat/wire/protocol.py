@@ -189,7 +189,7 @@ class Connection:
             tag.update(buffer)
         if kind not in STEADY:
             self._advance(self._side, kind, frame)
-        return [untagged + tag.digest(), *filter(None, body)]
+        return [untagged + tag.digest(), *[buffer for buffer in body if buffer]]
 
     def _whole_batch(self) -> Frame | None:
         """A FORWARD or RESULT that came in one piece, with nothing behind it: the step of every token.
