@@ -154,10 +154,15 @@ class Chain:
         await self._failed.wait()
 
     async def _send(self, frame: Forward | InBand) -> None:
-        assert self._upstream is not None
+        link = self._upstream
+        assert link is not None
         # A half-sent frame would break the link for all sessions: finish it whoever is cancelled.
         try:
-            await self._upstream.send(frame, shielded=True)
+            if not link.send_nowait(frame):
+                await link.send(frame, shielded=True)
+            elif link.unfinished:
+                with trio.CancelScope(shield=True):
+                    await link.flush()
         except (PeerLost, ProtocolError) as failure:
             self.suspect()
             with trio.move_on_after(GRACE):
@@ -195,8 +200,9 @@ def check_result(result: Result, slices: tuple[Slice, ...], *, stages: int, voca
             f"a RESULT of {len(result.results)} slices and {len(result.timings)} stages came for a batch of "
             f"{len(slices)} slices through {stages} stages"
         )
-    if any(len(timing.cells) != len(slices) for timing in result.timings):
-        raise RemoteProtocolError("a RESULT does not count the cells of each slice")
+    for timing in result.timings:
+        if len(timing.cells) != len(slices):
+            raise RemoteProtocolError("a RESULT does not count the cells of each slice")
     for one, asked in zip(result.results, slices, strict=True):
         if one.session != asked.session:
             raise RemoteProtocolError(f"a RESULT is of session {one.session}, not {asked.session}")

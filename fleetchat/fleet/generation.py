@@ -190,7 +190,9 @@ class Generation:
                 self._notes.append(change.note)
 
     async def _round(self) -> None:
-        proposal, draft_seconds = await self._propose()
+        proposal, draft_seconds = NOTHING, 0.0
+        if self._fleet.speculation.drafts:
+            proposal, draft_seconds = await self._propose()
         feed = await self._exchange(proposal.ids)
         if feed is None:
             self._emit(self._reply.end(FinishReason.CANCELLED))
@@ -215,7 +217,7 @@ class Generation:
         """Drafts for the next round; none while the prompt is not fed, or where nothing would fit."""
         state, committed = self._session.state, self._committed
         speculation = self._fleet.speculation
-        if not speculation.drafts or speculation.rests(self._session.depth):
+        if speculation.rests(self._session.depth):
             return NOTHING, 0.0
         if state is None or state.reusable(committed) < len(committed) - 1:
             return NOTHING, 0.0

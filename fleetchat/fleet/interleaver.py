@@ -75,6 +75,7 @@ class Interleaver:
         self._limits = limits
         self._entries: dict[int, _Entry] = {}
         self._in_flight: list[_Batch] = []  # in the order of sending
+        self._chunks = 0  # how many of them carry rows of a prefill
         self._returned: deque[tuple[_Batch, Result, float]] = deque()  # that are not in the books yet
         self._last_chunk = NEVER
         self._kicked = trio.Event()
@@ -180,12 +181,12 @@ class Interleaver:
             batches=tuple(batch.streaming for batch in self._in_flight),
             streaming=len(self.active | self._entries.keys()) - prefilling,
             prefilling=prefilling,
-            chunks=self._chunks(),
+            chunks=self._chunks,
             last_chunk=self._last_chunk,
         )
 
     async def _send(self, shares: Sequence[Share]) -> None:
-        batch = _Batch(trio.current_time(), calm=not self._chunks())
+        batch = _Batch(trio.current_time(), calm=not self._chunks)
         slices = []
         for share in shares:
             entry = self._entries[share.session]
@@ -197,24 +198,24 @@ class Interleaver:
             batch.prefill_rows += share.rows if entry.prefill else 0
             batch.streaming += not entry.prefill
         if batch.prefill_rows:
+            self._chunks += 1
             self._last_chunk = batch.sent_at
         self._in_flight.append(batch)
         await self.chain.send_batch(tuple(slices), lambda result: self._arrived(batch, result))
 
-    def _chunks(self) -> int:
-        return sum(1 for batch in self._in_flight if batch.prefill_rows)
-
     def _arrived(self, batch: _Batch, result: Result) -> None:
         """A RESULT of ours: wake the sessions whose round is over."""
         self._in_flight.remove(batch)
+        if batch.prefill_rows:
+            self._chunks -= 1
         now = trio.current_time()
-        batch.calm = batch.calm and not self._chunks()
+        batch.calm = batch.calm and not self._chunks
         self._returned.append((batch, result, now))
         traversal = _traversal(batch, result, now - batch.sent_at)
         for index, (entry, outcome) in enumerate(zip(batch.entries, result.results, strict=True)):
             if entry.given_up:
                 continue  # cancelled: its tokens are neither committed nor counted
-            cells = tuple(timing.cells[index] for timing in result.timings)
+            cells = tuple([timing.cells[index] for timing in result.timings])
             entry.feed.traversal = traversal
             if entry.feed.note(outcome, cells):
                 entry.woken.set()
@@ -238,8 +239,10 @@ class Interleaver:
 
     def _kick(self) -> None:
         """Have the next batches decided, if there is anything to send."""
-        if any(entry.feed.rows_left and not entry.given_up for entry in self._entries.values()):
-            self._kicked.set()
+        for entry in self._entries.values():
+            if entry.feed.rows_left and not entry.given_up:
+                self._kicked.set()
+                return
 
     def _fail_all(self) -> None:
         for entry in self._entries.values():
@@ -249,12 +252,12 @@ class Interleaver:
 
 def _computed(result: Result) -> bool:
     """What was not computed took no time, and says nothing about what is."""
-    return all(one.status not in UNTOUCHED for one in result.results)
+    return UNTOUCHED.isdisjoint([one.status for one in result.results])
 
 
 def _traversal(batch: _Batch, result: Result, seconds: float) -> tuple[int, float] | None:
     """Rows and unqueued seconds of a batch without prefill; None when it says nothing about others."""
     if batch.prefill_rows or not _computed(result):
         return None
-    queued = sum(timing.queue_us for timing in result.timings) / 1e6
+    queued = sum([timing.queue_us for timing in result.timings]) / 1e6
     return batch.rows, max(0.0, seconds - queued)

@@ -31,8 +31,10 @@ def queue_byte_limit(*, max_rows: int, hidden: int, wire_dtype: WireDtype) -> in
 
 def batch_bytes(frame: Forward) -> int:
     """Bytes that the arrays of a batch hold."""
-    hidden = 0 if frame.hidden is None else frame.hidden.nbytes
-    return hidden + sum(slice_.token_ids.nbytes for slice_ in frame.slices)
+    size = 0 if frame.hidden is None else frame.hidden.nbytes
+    for slice_ in frame.slices:
+        size += slice_.token_ids.nbytes
+    return size
 
 
 class ServedKey(NamedTuple):

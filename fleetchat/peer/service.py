@@ -265,7 +265,8 @@ class ChainService:
             match frame:
                 case Forward() | Cancel() | Close() | Compact() | Fork():
                     self._take(frame, received - before)
-                    await self._wait_room(link)
+                    if self._too_much_waits():
+                        await self._wait_room(link)
                 case Error():
                     raise PeerLost(f"the other side says: {frame.text}", hint=frame.hint or None)
                 case Goodbye():

@@ -121,12 +121,13 @@ class Link:
     def send_nowait(self, frame: Frame) -> bool:
         """Send one frame here and now, if nobody is sending and the socket takes it. From any thread.
 
-        False: nothing was sent, call `send`. When the socket took a part only, `unfinished` is True: the rest
-        goes before anything else, with the next `send` or with `flush`. Raises as `send`.
+        False: nothing was sent, call `send`; so it is too while another frame waits for its turn. When the
+        socket took a part only, `unfinished` is True: the rest goes before anything else, with the next
+        `send` or with `flush`. Raises as `send`.
         """
         with self._guard:
             self._check_alive()
-            if self._turn_taken or self._rest or not self._takes_bytes:
+            if self._turn_taken or self._sending.locked() or self._rest or not self._takes_bytes:
                 return False
             whole = b"".join(self._connection.send(frame))
             self.bytes_sent += len(whole)
@@ -236,7 +237,7 @@ class Link:
     async def _read(self) -> None:
         """Wait for bytes: without limit between two frames, within a deadline inside one."""
         if not self._connection.mid_frame:
-            await self._read_chunk(self._read_size())
+            await self._read_chunk(_LEAST_READ)
             return
         whole = self._mid_frame_deadline + self._connection.frame_bytes / SLOWEST_RATE
         patience = min(self._mid_frame_deadline, max(whole - self._frame_waited, 0))
@@ -266,8 +267,10 @@ class Link:
         while self._takes_bytes and self._lost is None:
             assert isinstance(self._stream, trio.SocketStream)
             await trio.lowlevel.wait_readable(self._stream.socket)
-            with suppress(BlockingIOError):
+            try:
                 return os.read(self._stream.socket.fileno(), most)
+            except BlockingIOError:
+                continue  # somebody else's waking
         return bytes(await self._stream.receive_some(most))
 
     async def _take_turn(self, shielded: bool) -> None:

@@ -34,7 +34,7 @@ from fleetchat.wire.frames import (
     WireDtype,
 )
 from fleetchat.wire.header import Header
-from fleetchat.wire.tensors import hidden_buffer, hidden_view, padding, token_view
+from fleetchat.wire.tensors import ALIGNMENT, hidden_buffer, hidden_view, padding, token_view
 
 HAS_HIDDEN = 1  # flags of FORWARD
 HIDDEN_IS_F16 = 2
@@ -113,13 +113,9 @@ def decode_forward(header: Header, body: bytearray, limits: Limits) -> Forward:
     """
     if header.slices > limits.max_slices:
         raise RemoteProtocolError(f"{header.slices} slices, agreed were at most {limits.max_slices}")
-    records, offset = _parse_slices(body, header.slices, limits.max_rows)
+    records, offset, rows, live = _parse_slices(body, header.slices, limits.max_rows)
     timings, offset = _parse_timings(body, offset, header.slices)
     offset = _skip_padding(body, offset)
-    rows = live = 0
-    for record, _, _ in records:
-        rows += record[3]
-        live += record[3] if record[5] == SliceStatus.OK else 0
     ids = token_view(body, offset, rows, limits.vocabulary)
     slices = _build_slices(records, ids)
     offset += rows * 4
@@ -209,16 +205,19 @@ def _append_timings(parts: list[bytes], timings: tuple[StageTiming, ...]) -> Non
 SliceRecord = tuple[tuple[int, ...], Draw | None, tuple[str, str]]
 
 
-def _parse_slices(body: bytearray, count: int, max_rows: int) -> tuple[list[SliceRecord], int]:
+def _parse_slices(body: bytearray, count: int, max_rows: int) -> tuple[list[SliceRecord], int, int, int]:
+    """The records, where they end, rows in all, and rows of slices with status OK."""
     records: list[SliceRecord] = []
     offset = _COUNT.size
-    rows_left = max_rows
+    rows = live = 0
     for _ in range(count):
         record = _SLICE.unpack_from(body, offset)
         offset += _SLICE.size
-        status, draws, reserved = record[5:]
-        rows_left -= record[3]
-        if rows_left < 0:
+        _, _, _, own_rows, _, status, draws, reserved = record
+        rows += own_rows
+        if status == SliceStatus.OK:
+            live += own_rows
+        if rows > max_rows:
             raise RemoteProtocolError(f"more rows than the {max_rows} agreed")
         if status not in _SLICE_STATUS or draws > 1 or reserved:
             raise RemoteProtocolError("a slice has an unknown status or flag")
@@ -230,7 +229,7 @@ def _parse_slices(body: bytearray, count: int, max_rows: int) -> tuple[list[Slic
         if status == SliceStatus.FAILED:
             fault, offset = _parse_fault(body, offset)
         records.append((record, draw, fault))
-    return records, offset
+    return records, offset, rows, live
 
 
 @lru_cache(maxsize=256)
@@ -286,7 +285,7 @@ def _parse_timings(body: bytearray, offset: int, slices: int) -> tuple[tuple[Sta
 
 
 def _skip_padding(body: bytearray, offset: int) -> int:
-    end = offset + padding(offset)
-    if end > len(body) or any(body[offset:end]):
+    end = offset + -offset % ALIGNMENT
+    if end > len(body) or body.count(0, offset, end) != end - offset:
         raise RemoteProtocolError("padding is missing or not zero")
     return end
