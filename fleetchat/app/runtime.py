@@ -152,7 +152,7 @@ class ChatRuntime:
                 nursery.start_soon(self._report_text, fleet)
                 failure = await self._wait_end(fleet)
                 await self._let_replies_end()
-                self._report_snapshot(fleet)
+                self._report(self._take_snapshot(fleet))
                 if failure is not None:
                     raise failure
                 nursery.cancel_scope.cancel()
@@ -183,13 +183,14 @@ class ChatRuntime:
 
     async def _report_snapshots(self, fleet: OpenFleet) -> None:
         while True:
+            taken = self._take_snapshot(fleet)
             if self._saturated():
                 self._flush()  # text and figures that come together are drawn together
-            self._report_snapshot(fleet)
+            self._report(taken)
             with trio.move_on_after(self._snapshot_interval):
                 await self._begun.wait()
 
-    def _report_snapshot(self, fleet: OpenFleet) -> None:
+    def _take_snapshot(self, fleet: OpenFleet) -> SnapshotTaken:
         snapshot = fleet.snapshot()
         self._stages = len(snapshot.stages)
         speeds = {one.session: one.tokens_per_s for one in snapshot.sessions if one.generating}
@@ -197,7 +198,7 @@ class ChatRuntime:
             chat: number for chat, task in self._chats.items() if (number := task.session_number) is not None
         }
         shown = {chat: speeds[number] for chat, number in chats.items() if number in speeds}
-        self._report(SnapshotTaken(snapshot, shown, chats))
+        return SnapshotTaken(snapshot, shown, chats)
 
     async def _report_text(self, fleet: OpenFleet) -> None:
         while True:

@@ -37,6 +37,16 @@ class BlockHistory:
             del kept[:old]
         return new
 
+    def is_idle(self, seconds: float) -> bool:
+        """Whether nothing was computed in the last `seconds`, as is known of all of them."""
+        newest = self.newest
+        if newest is None:
+            return True
+        start = newest.end - seconds
+        return newest.complete_until >= newest.end and not any(
+            kept and kept[-1].end > start for kept in self._lanes.values()
+        )
+
     def window(self, end: float, seconds: float) -> TimelineSnapshot | None:
         """As the fleet would have shown it at `end`; None while nothing was taken."""
         newest = self.newest

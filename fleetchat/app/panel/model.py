@@ -27,13 +27,8 @@ class PanelModel:
 
         None while work of the last `seconds` is in sight, or on its way.
         """
-        view, newest = self.view, self.blocks.newest
-        if view is None:
-            return None
-        shown = self.blocks.window(newest.end, seconds) if newest is not None else None
-        if shown is not None and (
-            shown.complete_until < shown.end or any(lane.blocks for lane in (*shown.stages, shown.drafting))
-        ):
+        view = self.view
+        if view is None or not self.blocks.is_idle(seconds):
             return None
         return replace(view, snapshot=_as_shown(view.snapshot))
 

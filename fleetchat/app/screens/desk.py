@@ -15,6 +15,7 @@ from fleetchat.app.keeper import Keeper
 from fleetchat.app.open_tabs import FILE_NAME as TABS_FILE
 from fleetchat.app.open_tabs import read_open_tabs, write_open_tabs
 from fleetchat.app.prompt_history import PromptHistory
+from fleetchat.app.sparing_compositor import SparingCompositor
 from fleetchat.app.tabs import TabList
 from fleetchat.app.widgets.chat_pane import ChatPane
 from fleetchat.app.widgets.tab_bar import TabBar
@@ -32,6 +33,7 @@ class Desk(Screen[None]):
     def __init__(self, runtime: RuntimeControl, keeper: Keeper, state: Path) -> None:
         """`state` is the folder for what the program remembers by itself."""
         super().__init__()
+        self._compositor = SparingCompositor()
         self.runtime = runtime
         self.keeper = keeper
         self.state_folder = state

@@ -20,6 +20,7 @@ from fleetchat.app.panel.model import PanelModel
 from fleetchat.app.panel.pointing import Spot, explanation, moved, spots_of
 from fleetchat.app.panel.view import PanelView
 from fleetchat.app.screens.explain_figure import ExplainFigureScreen
+from fleetchat.app.sparing_compositor import SparingCompositor
 from fleetchat.app.widgets.lines_view import LinesView
 
 
@@ -58,6 +59,7 @@ class FleetScreen(Screen[PanelMode]):
 
     def __init__(self, model: PanelModel) -> None:
         super().__init__()
+        self._compositor = SparingCompositor()
         self._model = model
         self._frozen: PanelView | None = None  # while it is paused
         self._still: PanelView | None = None  # what was drawn, when nothing moved

@@ -11,10 +11,10 @@ from textual import events
 from textual.content import Content
 from textual.geometry import Region
 from textual.strip import Strip
-from textual.widget import Widget
 
 from fleetchat.app.panel.lines import TAB_LOOKS, Line
 from fleetchat.app.panel.pointing import Spot, explanation, spot_at
+from fleetchat.app.widgets.lasting_styles import LastingStyles
 
 LOOKS = ("plain", "bold", "title", "dim", "good", "warn", "bad", "accent")
 ALL_LOOKS = (*LOOKS, *(f"tab-{number}" for number in range(1, TAB_LOOKS + 1)))
@@ -22,7 +22,7 @@ MORE = " ↓ PgDn"
 POINTED = Style(reverse=True)
 
 
-class LinesView(Widget):
+class LinesView(LastingStyles):
     """Shows what it is given; `key` names the figure that is pointed at."""
 
     ALLOW_SELECT = False

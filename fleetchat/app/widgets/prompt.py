@@ -15,6 +15,7 @@ from textual.widgets.text_area import Selection
 
 from fleetchat.app.commands import Command
 from fleetchat.app.prompt_history import HistoryWalk, PromptHistory
+from fleetchat.app.widgets.lasting_styles import LastingStyles
 from fleetchat.app.widgets.suggestions import Suggestions
 from fleetchat.chat.sanitise import sanitise
 
@@ -22,7 +23,7 @@ from fleetchat.chat.sanitise import sanitise
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
 
 
-class Prompt(TextArea):
+class Prompt(TextArea, LastingStyles):
     """Where a message is written. It grows with its text up to a third of a small screen."""
 
     DEFAULT_CSS = """
@@ -76,6 +77,7 @@ class Prompt(TextArea):
             placeholder=Content("Type a message, Enter sends; / lists commands"),
         )
         self.cursor_blink = False  # twice a second, all that stands beside the prompt would be drawn with it
+        self.disable_messages(TextArea.SelectionChanged)  # every key brings one, and nobody wants it
         self._said = ("", "")
         self._walk = HistoryWalk(history)
         self._suggestions = suggestions
