@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
+from fleetchat.app.widgets.settled_size import SettledSize
 
-class GrowingText(Static):
+
+class GrowingText(Static, SettledSize):
     """The screen is laid out anew only when the text takes another number of lines."""
 
     def __init__(self, text: str) -> None:

@@ -11,13 +11,14 @@ from fleetchat.app.blocks import Block, definitions, split_blocks, with_definiti
 from fleetchat.app.widgets.growing_text import GrowingText
 from fleetchat.app.widgets.markdown_parser import reply_parser
 from fleetchat.app.widgets.reply_markdown import ReplyMarkdown
+from fleetchat.app.widgets.settled_size import SettledSize
 
 log = logging.getLogger(__name__)
 
 WAITING = "…"
 
 
-class ReplyText(Vertical):
+class ReplyText(Vertical, SettledSize):
     """Takes sanitised text. Every block is rendered once: see `app.blocks`.
 
     Appending to a Markdown widget instead parses and mounts its last block anew each time (a list of

@@ -9,13 +9,14 @@ from textual.widgets import Static
 from fleetchat.app.blocks import split_thought
 from fleetchat.app.widgets.message_view import author_line
 from fleetchat.app.widgets.reply_text import ReplyText
+from fleetchat.app.widgets.settled_size import SettledSize
 from fleetchat.app.widgets.thought_view import ThoughtView
 from fleetchat.app.words import reply_footer
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.chat.tree import Node, Status
 
 
-class ReplyView(Vertical):
+class ReplyView(Vertical, SettledSize):
     """Shows one node. `grow` while it is written, `finish` at its end."""
 
     DEFAULT_CSS = """

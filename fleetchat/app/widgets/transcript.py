@@ -14,6 +14,7 @@ from textual.widgets import Static
 
 from fleetchat.app.widgets.message_view import MessageView
 from fleetchat.app.widgets.reply_view import ReplyView
+from fleetchat.app.widgets.settled_size import SettledSize
 from fleetchat.app.words import counted
 from fleetchat.chat.messages import Role
 from fleetchat.chat.sanitise import sanitise
@@ -28,7 +29,7 @@ WINDOW_LIMIT = 96  # beyond it the oldest are taken away again while the newest 
 MessageWidget = MessageView | ReplyView
 
 
-class Transcript(VerticalScroll, can_focus=False):
+class Transcript(VerticalScroll, SettledSize, can_focus=False):
     """Messages and replies in order. It never takes the focus: keys always go to the prompt."""
 
     DEFAULT_CSS = """
