@@ -25,6 +25,7 @@ from fleetchat.app.events import (
     Told,
 )
 from fleetchat.app.explain import explained, is_told
+from fleetchat.app.snapshot_news import SnapshotNews
 from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetchatError, FleetError
 
@@ -182,11 +183,13 @@ class ChatRuntime:
                 await task.wait_idle()
 
     async def _report_snapshots(self, fleet: OpenFleet) -> None:
+        news = SnapshotNews()
         while True:
             taken = self._take_snapshot(fleet)
             if self._saturated():
                 self._flush()  # text and figures that come together are drawn together
-            self._report(taken)
+            if news.has(taken):
+                self._report(taken)
             with trio.move_on_after(self._snapshot_interval):
                 await self._begun.wait()
 

@@ -30,7 +30,7 @@ class PanelModel:
         view = self.view
         if view is None or not self.blocks.is_idle(seconds):
             return None
-        return replace(view, snapshot=_as_shown(view.snapshot))
+        return replace(view, snapshot=as_shown(view.snapshot))
 
     def forget(self) -> None:
         """The fleet is gone."""
@@ -38,7 +38,7 @@ class PanelModel:
         self.blocks = BlockHistory()
 
 
-def _as_shown(snapshot: FleetSnapshot) -> FleetSnapshot:
+def as_shown(snapshot: FleetSnapshot) -> FleetSnapshot:
     """Without what nobody sees: the moment, and what is finer than the lines show."""
     return replace(
         snapshot,
