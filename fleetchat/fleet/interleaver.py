@@ -29,9 +29,10 @@ from fleetchat.fleet.batching import (
 )
 from fleetchat.fleet.chain import UNTOUCHED, Chain
 from fleetchat.fleet.feed import Feed
+from fleetchat.fleet.overlap import OverlapKeeper
 from fleetchat.fleet.pace import PaceKeeper
 from fleetchat.fleet.timeline import PassedBatch, Piece, kind_of
-from fleetchat.wire.frames import Cancel, Result, StageTiming
+from fleetchat.wire.frames import Cancel, Result, ResultStatus, StageTiming
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +70,7 @@ class Interleaver:
     def __init__(self, chain: Chain, limits: ChainLimits) -> None:
         self.chain = chain
         self.pace = PaceKeeper()
+        self._overlap = OverlapKeeper()
         self.focused: int | None = None
         self.active: set[int] = set()  # numbers of sessions with a reply under way
         self.on_passed: Callable[[PassedBatch], None] = lambda batch: None
@@ -177,13 +179,14 @@ class Interleaver:
 
     def _load(self) -> Load:
         prefilling = sum(1 for entry in self._entries.values() if entry.prefill)
-        return Load(
+        load = Load(
             batches=tuple(batch.streaming for batch in self._in_flight),
             streaming=len(self.active | self._entries.keys()) - prefilling,
             prefilling=prefilling,
             chunks=self._chunks,
             last_chunk=self._last_chunk,
         )
+        return self._overlap.capped(load, self._limits, self.pace.pace)
 
     async def _send(self, shares: Sequence[Share]) -> None:
         batch = _Batch(trio.current_time(), calm=not self._chunks)
@@ -236,6 +239,8 @@ class Interleaver:
                     seconds=now - batch.sent_at,
                     calm=batch.calm,
                 )
+            tokens = _tokens(result) if batch.calm and _computed(result) else None
+            self._overlap.note(now, self._load(), self._limits, self.pace.pace, tokens)
 
     def _kick(self) -> None:
         """Have the next batches decided, if there is anything to send."""
@@ -253,6 +258,10 @@ class Interleaver:
 def _computed(result: Result) -> bool:
     """What was not computed took no time, and says nothing about what is."""
     return UNTOUCHED.isdisjoint([one.status for one in result.results])
+
+
+def _tokens(result: Result) -> int:
+    return sum(one.accepted + 1 for one in result.results if one.status is ResultStatus.DRAWN)
 
 
 def _traversal(batch: _Batch, result: Result, seconds: float) -> tuple[int, float] | None:

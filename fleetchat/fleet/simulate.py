@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from random import Random
 
-from fleetchat.fleet.batching import NEVER, PREFILL_ROWS, ChainLimits, Load, ReadyFeed, Share, next_batch
+from fleetchat.fleet.batching import (
+    NEVER,
+    PREFILL_ROWS,
+    ChainLimits,
+    Load,
+    ReadyFeed,
+    Share,
+    next_batch,
+)
+from fleetchat.fleet.overlap import OverlapKeeper
 from fleetchat.fleet.pace import PaceKeeper
 from fleetchat.fleet.recorder import nearest_rank
 from fleetchat.wire.frames import StageTiming
@@ -35,12 +44,15 @@ def together(batch_seconds: float, row_seconds: float) -> StageCost:
 class SimulatedChain:
     """`legs` are one-way delays: into each stage, and the return. `turnaround` is what the coordinator takes
     from a RESULT to the next feeds of its sessions. `jitter` is every time's standard deviation, relative.
+    `crowding`: so much longer does a stage take for a batch that is not alone in the chain, as stages on one
+    machine do.
     """
 
     stages: tuple[StageCost, ...]
     legs: tuple[float, ...]
     turnaround: float = 0.0
     jitter: float = 0.0
+    crowding: float = 0.0
     window: int = 32
     sessions_per_batch: int = 1
     max_rows: int = 8192
@@ -168,6 +180,7 @@ class _Run:
         self._feeds: dict[int, _Feed] = {}
         self._active: set[int] = set()
         self._pace = PaceKeeper()
+        self._overlap = OverlapKeeper()
         self._in_flight: list[Passage] = []
         self._last_chunk = NEVER
         self._stage_free = [0.0] * len(chain.stages)
@@ -210,13 +223,14 @@ class _Run:
 
     def _load(self) -> Load:
         prefilling = sum(feed.prefill for feed in self._feeds.values())
-        return Load(
+        load = Load(
             batches=tuple(len(p.shares) - (p.chunk is not None) for p in self._in_flight),
             streaming=len(self._active) - prefilling,
             prefilling=prefilling,
             chunks=self._chunks(),
             last_chunk=self._last_chunk,
         )
+        return self._overlap.capped(load, self._chain.limits, self._pace.pace)
 
     def _chunks(self) -> int:
         return sum(passage.chunk is not None for passage in self._in_flight)
@@ -241,10 +255,11 @@ class _Run:
 
     def _way(self, rows: list[int], now: float) -> tuple[tuple[tuple[float, float, float], ...], float]:
         stages = []
+        longer = 1 + self._chain.crowding if self._in_flight else 1.0
         for index, cost in enumerate(self._chain.stages):
             arrival = self._over(index, now)
             start = max(arrival, self._stage_free[index])
-            now = self._stage_free[index] = start + self._jittered(cost(rows))
+            now = self._stage_free[index] = start + self._jittered(longer * cost(rows))
             stages.append((arrival, start, now))
         return tuple(stages), self._over(len(self._chain.stages), now)
 
@@ -267,6 +282,9 @@ class _Run:
             seconds=passage.returned - passage.sent,
             calm=passage.calm and not self._chunks(),
         )
+        tokens = sum(self._sessions[share.session].tokens_a_round for share in passage.shares)
+        calm = passage.calm and not self._chunks()
+        self._overlap.note(now, self._load(), self._chain.limits, self._pace.pace, tokens if calm else None)
         for share in passage.shares:
             feed = self._feeds[share.session]
             feed.in_flight -= 1

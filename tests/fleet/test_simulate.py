@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -70,7 +70,8 @@ def test_sessions_that_share_a_pass_form_even_batches() -> None:
     """A round of 8 takes the traversal of a batch of two: 4 batches fit between, 5 smaller ones cost more."""
     simulation = simulate(chain(10 * MS, shared=True), streams(8), seconds=12.0)
     assert simulation.tokens_per_s(4.0, 11.5) > 200
-    assert {len(one.shares) for one in simulation.passages if one.sent > 4.0} == {2}
+    sizes = Counter(len(one.shares) for one in simulation.passages if one.sent > 4.0)
+    assert sizes[2] > 0.98 * sizes.total()  # the others try whether larger ones would bring more
 
 
 @pytest.mark.parametrize("shared", [False, True])
