@@ -169,8 +169,8 @@ FIGURES: dict[str, Figure] = {
     "bubbles": Figure(
         "Bubbles",
         "Which share of the shown time the stage was idle, as far as it is known completely.",
-        "High with one chat: that is how a chain is, a second chat fills it. High with several: the slowest "
-        "stage or the network holds them up.",
+        "High with one chat: that is how a chain is, a second chat fills it. High with several: they share a "
+        "pass because that was measured to be faster, or the slowest stage or the network holds them up.",
     ),
     "event": Figure(
         "Event",
