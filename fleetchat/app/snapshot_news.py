@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from fleetchat.app.events import SnapshotTaken
-from fleetchat.app.panel.layout import ZOOMS
 from fleetchat.app.panel.model import as_shown
 from fleetchat.fleet.timeline import TimelineSnapshot
 
+LONGEST_SILENCE = (
+    1.0  # seconds; what the screen draws from other sources follows by then (places of tabs, say)
+)
+
 
 class SnapshotNews:
-    """At rest nothing on the screen changes, and nothing is sent to it.
-
-    The pipeline still moves for as long as the longest stretch that it can show.
-    """
+    """Changes and a pipeline at work go to the screen at once; at rest, one snapshot a second does."""
 
     def __init__(self) -> None:
         self._shown: object = None
-        self._moves_until = 0.0  # on the coordinator's clock
+        self._told = 0.0  # when one was sent, on the coordinator's clock
 
     def has(self, taken: SnapshotTaken) -> bool:
-        """Whether the screen would look different with it."""
+        """Whether the screen wants it. One that it gets is the newest that it has."""
         snapshot = taken.snapshot
-        if _works(snapshot.timeline):
-            self._moves_until = snapshot.taken + ZOOMS[-1]
-        before, self._shown = self._shown, (as_shown(snapshot), taken.speeds, taken.sessions)
-        return before != self._shown or snapshot.taken <= self._moves_until
+        works = _works(snapshot.timeline)
+        before, self._shown = self._shown, (works, as_shown(snapshot), taken.speeds, taken.sessions)
+        wanted = works or before != self._shown or snapshot.taken - self._told >= LONGEST_SILENCE
+        if wanted:
+            self._told = snapshot.taken
+        return wanted
 
 
 def _works(timeline: TimelineSnapshot | None) -> bool:
+    """Whether work is in sight, or on its way."""
     if timeline is None:
         return False
     lanes = (*timeline.stages, timeline.drafting)

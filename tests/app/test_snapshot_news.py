@@ -1,4 +1,4 @@
-"""At rest nothing is sent to the screen; whatever changes is, and so is a pipeline that is still in sight."""
+"""At rest the screen gets one snapshot a second; whatever changes comes at once, and so does what moves."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import replace
 import pytest
 
 from fleetchat.app.events import ChatNumber, SnapshotTaken
-from fleetchat.app.panel.layout import ZOOMS
 from fleetchat.app.snapshot_news import SnapshotNews
 from tests.fakes.panel import busy_snapshot, resting_snapshot
 
 
-def test_the_first_snapshot_is_news_and_the_same_one_later_is_not() -> None:
+def test_at_rest_one_a_second_is_sent() -> None:
     news = SnapshotNews()
-    assert news.has(SnapshotTaken(resting_snapshot(104.0)))
-    assert not news.has(SnapshotTaken(resting_snapshot(104.25)))
+    moments = [104.0 + quarter / 4 for quarter in range(10)]
+    sent = [at for at in moments if news.has(SnapshotTaken(resting_snapshot(at)))]
+    assert sent == [104.0, 105.0, 106.0]
 
 
-def test_work_is_news_and_stays_news_as_long_as_it_can_be_looked_at() -> None:
+def test_work_is_news_as_long_as_it_is_in_sight_and_so_is_its_end() -> None:
     news = SnapshotNews()
     assert news.has(SnapshotTaken(busy_snapshot(100.0)))
     assert news.has(SnapshotTaken(busy_snapshot(100.0)))
-    assert news.has(SnapshotTaken(resting_snapshot(100.0 + ZOOMS[-1])))
-    assert not news.has(SnapshotTaken(resting_snapshot(100.25 + ZOOMS[-1])))
+    ended = replace(busy_snapshot(100.0), timeline=resting_snapshot(100.0).timeline)
+    assert news.has(SnapshotTaken(ended))
+    assert not news.has(SnapshotTaken(ended))
 
 
 def test_what_is_on_its_way_is_news() -> None:
