@@ -188,7 +188,7 @@ class ChatRuntime:
             taken = self._take_snapshot(fleet)
             if self._saturated():
                 self._flush()  # text and figures that come together are drawn together
-            if news.has(taken):
+            if news.has(taken) or self._busy():
                 self._report(taken)
             with trio.move_on_after(self._snapshot_interval):
                 await self._begun.wait()
@@ -205,11 +205,14 @@ class ChatRuntime:
 
     async def _report_text(self, fleet: OpenFleet) -> None:
         while True:
-            if not any(task.busy for task in self._chats.values()):
+            if not self._busy():
                 await self._begun.wait()  # the last text of a reply comes with its end
             await trio.sleep(TEXT_INTERVAL)
             if not self._saturated() or trio.current_time() - self._flushed >= SATURATED_INTERVAL:
                 self._flush()
+
+    def _busy(self) -> bool:
+        return any(task.busy for task in self._chats.values())
 
     def _saturated(self) -> bool:
         return sum(task.busy for task in self._chats.values()) >= max(2, self._stages)

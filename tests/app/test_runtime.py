@@ -95,13 +95,27 @@ async def test_start_reports_build_fleet_and_snapshots(autojump_clock: trio.test
             StartProgressed("starting shard peer 0"),
             FleetReady(MODEL, CONTEXT),
         ]
-        began = trio.current_time()
+        began, before = trio.current_time(), backend.fleets[0].looked_at
         log.clear()
         await trio.sleep(10)
-        taken = sum(isinstance(event, SnapshotTaken) for event in log)
+        taken = backend.fleets[0].looked_at - before
+        told = sum(isinstance(event, SnapshotTaken) for event in log)
         assert trio.current_time() == began + 10
         assert 39 <= taken <= 41, "also an idle fleet is looked at four times a second"
+        assert 9 <= told <= 11, "the screen hears once a second of a fleet that stands still"
     assert backend.closed == 1
+
+
+async def test_what_changes_at_rest_is_told_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (_, log):
+        await log.wait_for(lambda event: isinstance(event, SnapshotTaken))
+        for _ in range(3):
+            log.clear()
+            began = trio.current_time()
+            backend.fleets[0].new_session()
+            await log.wait_for(lambda event: isinstance(event, SnapshotTaken))
+            assert trio.current_time() - began <= 0.25
 
 
 async def test_while_a_reply_is_written_the_fleet_is_looked_at_four_times_a_second(

@@ -111,16 +111,18 @@ class FakeFleet:
     proposed: ProposedCut | None = None
     sessions: list[FakeSession] = field(default_factory=list)
     failed: trio.Event = field(default_factory=trio.Event)
+    looked_at: int = 0  # snapshots that were taken
 
     def new_session(self) -> FakeSession:
         self.sessions.append(FakeSession(self))
         return self.sessions[-1]
 
     def snapshot(self) -> FleetSnapshot:
+        self.looked_at += 1
         sessions = tuple(
             SessionSnapshot(one.number, 5, 0, 0, one.generating, 10.0 * one.number) for one in self.sessions
         )
-        return dataclasses.replace(snapshot(), sessions=sessions)
+        return dataclasses.replace(snapshot(), sessions=sessions, taken=trio.current_time())
 
     async def propose_cut(self) -> ProposedCut:
         await trio.lowlevel.checkpoint()
