@@ -1,9 +1,10 @@
 """Is a stage slower than it was? Its batches are compared with its own fastest on like work (pure).
 
 What a batch of decode and verify slices takes depends on its rows, its slices and the cells that attention
-reads. Batches with the same rows and slices are compared; the cells between two of them may explain GROWTH.
-Prefill is not judged: no two prompts are alike. The baseline of a kind of work is the lowest median of
-BLOCK batches in a row, so that one lucky batch sets no standard.
+reads. Batches with the same rows and slices are compared; the cells between two of them may explain GROWTH at
+most, and no more than MARGIN times what they were seen to cost while all was well. Prefill is not judged: no
+two prompts are alike. The baseline of a kind of work is the lowest median of BLOCK batches in a row, so that
+one lucky batch sets no standard. What was slow when it was first seen sets none either.
 
 The factor is the median, over the last minute, of a batch's time / what it should have taken. So a short
 hiccup is not heat, and a stage that is twice as slow is told after some 40 s of work.
@@ -17,7 +18,10 @@ from statistics import median
 
 BLOCK = 16  # batches
 MINUTE = 60.0  # seconds
-GROWTH = 0.25 / 1000  # of the time, a cell more
+GROWTH = 0.25 / 1000  # of the time, a cell more, as long as it is not known better
+LEAST_GROWTH = 0.02 / 1000
+MARGIN = 1.5
+SPAN = 512  # cells between two baselines that tell the growth
 BUCKET = 128  # cells: one baseline is kept for so many
 LEAST_BATCHES = 24  # of a minute, below which nothing is said
 LEAST_SECONDS = 10.0  # that they must span
@@ -31,6 +35,7 @@ class Baseline:
     def __init__(self) -> None:
         self._block: list[tuple[int, float]] = []
         self._fastest: dict[int, tuple[int, float]] = {}  # bucket -> (cells, ms)
+        self._growth = GROWTH
 
     def add(self, cells: int, milliseconds: float) -> None:
         self._block.append((cells, milliseconds))
@@ -39,14 +44,27 @@ class Baseline:
         middle = round(median(count for count, _ in self._block))
         taken = median(time for _, time in self._block)
         self._block.clear()
-        before = self._fastest.get(middle // BUCKET)
+        expected, before = self.expected(middle), self._fastest.get(middle // BUCKET)
+        if expected is not None and taken > COOLED * expected:
+            return  # throttled already, it seems
         if before is None or taken < before[1]:
             self._fastest[middle // BUCKET] = (middle, taken)
+            self._growth = self._seen_growth()
 
     def expected(self, cells: int) -> float | None:
         """What such a batch takes at most when all is well; None while there is no baseline."""
-        times = (time * (1 + GROWTH * max(0, cells - count)) for count, time in self._fastest.values())
+        times = (time * (1 + self._growth * max(0, cells - count)) for count, time in self._fastest.values())
         return min(times, default=None)
+
+    def _seen_growth(self) -> float:
+        """Of the time with the fewest cells, a cell more."""
+        fewest, least = min(self._fastest.values())
+        seen = [
+            (time / least - 1) / (count - fewest)
+            for count, time in self._fastest.values()
+            if count - fewest >= SPAN
+        ]
+        return min(max(MARGIN * median(seen), LEAST_GROWTH), GROWTH) if seen else GROWTH
 
 
 class Heat:

@@ -96,6 +96,43 @@ def test_a_context_that_grows_while_it_is_slow_hides_nothing() -> None:
     assert heat.throttling
 
 
+@pytest.mark.parametrize("slices", [1, 3])
+def test_a_context_that_has_grown_a_lot_excuses_no_more_than_it_cost_before(slices: int) -> None:
+    """As measured: three chats, 3,000 cells in 30 s, then another process on the core."""
+    heat = Heat()
+    now, cells, growth = 0.0, 300, 0.05 / 1000
+    while cells < 3300:
+        now += 0.03
+        milliseconds = 12.0 * (1 + growth * cells)
+        heat.note(now, rows=slices, slices=slices, cells=cells, milliseconds=milliseconds)
+        cells += slices
+        heat.judge(now)
+        assert not heat.throttling
+    began = now
+    while not heat.throttling:
+        now += 0.06
+        milliseconds = 2.1 * 12.0 * (1 + growth * cells)
+        heat.note(now, rows=slices, slices=slices, cells=cells, milliseconds=milliseconds)
+        cells += slices
+        heat.judge(now)
+        assert now - began < 60.0
+    while now - began < 120.0:
+        now += 0.06
+        heat.note(now, rows=slices, slices=slices, cells=cells, milliseconds=milliseconds)
+    assert heat.judge(now) == pytest.approx(2.1, rel=0.1)
+
+
+def test_what_cells_cost_is_learnt_while_all_is_well() -> None:
+    baseline = Baseline()
+    for cells in (0, 600, 1200):
+        for _ in range(BLOCK):
+            baseline.add(cells, 10.0 * (1 + 0.1 / 1000 * cells))
+    assert baseline.expected(2200) == pytest.approx(11.2 * (1 + 1.5 * 0.1 / 1000 * 1000), rel=1e-3)
+    for _ in range(BLOCK):
+        baseline.add(2200, 25.0)  # slow: it teaches nothing
+    assert baseline.expected(2200) == pytest.approx(11.2 * (1 + 1.5 * 0.1 / 1000 * 1000), rel=1e-3)
+
+
 def test_wide_batches_are_not_compared_with_narrow_ones() -> None:
     heat = Heat()
     now = run(heat, 0.0, 30.0, 5.0, rows=1)
