@@ -40,7 +40,7 @@ from fleetchat.fleet.telemetry import FleetSnapshot
 
 STAGES = 2
 STARTS = 3
-PROMPTS = (  # the default model answers each of them with 400 tokens and more
+PROMPTS = (  # without a penalty the default model answers each of them with 700 tokens and more
     "Write a very long story about a lighthouse keeper and the sea.",
     "Explain in great detail how bread is baked, step by step.",
     "Write a long essay about the history of the bicycle.",
@@ -58,6 +58,7 @@ threads = 1
 drafter = "none"
 [sampling]
 temperature = 0.0
+repetition_penalty = 1.0
 """
 
 
