@@ -6,8 +6,8 @@ most, and no more than MARGIN times what they were seen to cost while all was we
 two prompts are alike. The baseline of a kind of work is the lowest median of BLOCK batches in a row, so that
 one lucky batch sets no standard. What was slow when it was first seen sets none either.
 
-The factor is the median, over the last minute, of a batch's time / what it should have taken. So a short
-hiccup is not heat, and a stage that is twice as slow is told after some 40 s of work.
+The factor is the median, over the last WINDOW seconds, of a batch's time / what it should have taken. So a
+short hiccup is not heat, and a stage that is twice as slow is told after some 30 s of work.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections import deque
 from statistics import median
 
 BLOCK = 16  # batches
-MINUTE = 60.0  # seconds
+WINDOW = 40.0  # seconds: of a stage that is twice as slow, half the batches are slow after 27 s
 GROWTH = 0.25 / 1000  # of the time, a cell more, as long as it is not known better
 LEAST_GROWTH = 0.02 / 1000
 MARGIN = 1.5
 SPAN = 512  # cells between two baselines that tell the growth
 BUCKET = 128  # cells: one baseline is kept for so many
-LEAST_BATCHES = 24  # of a minute, below which nothing is said
+LEAST_BATCHES = 24  # of a window, below which nothing is said
 LEAST_SECONDS = 10.0  # that they must span
 THROTTLED = 1.5  # from this factor on a stage is called slow,
 COOLED = 1.25  # below this one no longer
@@ -73,7 +73,7 @@ class Heat:
     def __init__(self) -> None:
         self._baselines: dict[tuple[int, int], Baseline] = {}
         self._ratios: deque[tuple[float, float]] = deque()
-        self._ordered: list[float] = []  # the same ratios: thousands a minute, looked at four times a second
+        self._ordered: list[float] = []  # the same ratios: thousands, looked at four times a second
         self.throttling = False
 
     def note(self, now: float, *, rows: int, slices: int, cells: int, milliseconds: float) -> None:
@@ -86,8 +86,8 @@ class Heat:
         baseline.add(cells, milliseconds)
 
     def factor(self, now: float) -> float | None:
-        """How many times slower than its own best it was over the last minute; None = too little work."""
-        while self._ratios and self._ratios[0][0] < now - MINUTE:
+        """How many times slower than its own best it was over the window; None = too little work."""
+        while self._ratios and self._ratios[0][0] < now - WINDOW:
             _, ratio = self._ratios.popleft()
             del self._ordered[bisect_left(self._ordered, ratio)]
         if len(self._ratios) < LEAST_BATCHES or self._ratios[-1][0] - self._ratios[0][0] < LEAST_SECONDS:

@@ -58,7 +58,7 @@ class Observer:
         self._watched.clear()
 
     def heat(self, stage: int) -> tuple[float | None, bool]:
-        """(times slower than its own best over the last minute, whether that is called throttling)."""
+        """(times slower than its own best over the last 40 s, whether that is called throttling)."""
         watched = self._watched.get(stage)
         return (watched.factor, watched.heat.throttling) if watched else (None, False)
 
@@ -82,7 +82,7 @@ class Observer:
         before = watched.heat.throttling
         watched.factor = watched.heat.judge(now)
         if watched.heat.throttling and not before:
-            text = f"{stage.place} took {watched.factor:.1f} times its own best over the last minute"
+            text = f"{stage.place} took {watched.factor:.1f} times its own best over the last 40 s"
             self._log.note(now, EventKind.THROTTLING, text, stage=stage.index)
         elif before and not watched.heat.throttling:
             text = f"{stage.place} is no longer slower than it was"

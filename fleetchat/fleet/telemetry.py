@@ -53,7 +53,7 @@ class StageSnapshot:
     compute_history: History = ()
     queue_history: History = ()
     network_history: History = ()
-    heat: float | None = None  # times slower than its own best over the last minute; None = too little work
+    heat: float | None = None  # times slower than its own best over the last 40 s; None = too little work
     throttling: bool = False
     settings: str = ""  # of OpenVINO, and why, in words
 

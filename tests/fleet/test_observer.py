@@ -40,7 +40,7 @@ def test_only_the_slow_stage_is_told() -> None:
         (
             EventKind.THROTTLING,
             1,
-            "stage 1 at 10.0.0.1:7001 took 2.0 times its own best over the last minute",
+            "stage 1 at 10.0.0.1:7001 took 2.0 times its own best over the last 40 s",
         )
     ]
     assert log.listed()[0].at - 60.0 < 60.0

@@ -78,7 +78,7 @@ FIGURES: dict[str, Figure] = {
     ),
     "heat": Figure(
         "Heat",
-        "How many times slower than its own best the stage was over the last minute, on like work.",
+        "How many times slower than its own best the stage was over the last 40 s, on like work.",
         "HOT, from 1.5 on: the processor throttles, or another program uses its cores; cool it, close "
         "programs, plug in the power supply.",
     ),
