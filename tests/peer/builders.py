@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleetchat.cutter.manifest import Manifest, SelfCheck, StageEntry, StoredFile
+from fleetchat.cutter.manifest import CUTTER_FORMAT, Manifest, SelfCheck, StageEntry, StoredFile
 from fleetchat.ids import Address, BatchSequence, BuildKey, ChainId, Epoch, SessionId, StageIndex
 from fleetchat.peer.queue import QueuedBatch
 from fleetchat.wire.frames import Draw, Forward, Open, Slice, SliceStatus, WireDtype
@@ -49,7 +49,7 @@ def manifest(stages: int = 1, *, build_key: BuildKey = BUILD, context: int = 64)
         for index in range(stages)
     )
     return Manifest(
-        format=1,
+        format=CUTTER_FORMAT,
         build_key=build_key,
         recipe="fake",
         model="Fake",
