@@ -219,7 +219,7 @@ def _manifest(
             "whole": whole.hash,
             "licence": recipe.licence,
             "weight_error_before": f"{whole.weight_error_before:.6f}",
-            "linear_layers": "tuned" if cut.tuned else "as converted",
+            "linear_layers": "merged" if cut.tuned else "as converted",
             **({RECURRENT: "yes"} if cut.shape.recurrent else {}),
         },
     )

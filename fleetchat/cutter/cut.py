@@ -122,7 +122,7 @@ def cut_model(
         plan = plan_stage(view, layers, first, last)
         xml = folder / f"stage-{index:02}.xml"
         model = build_stage(lambda: read_whole(core, whole_xml), view, layers, plan)
-        changed |= tuned and bool(tune(model))
+        changed |= tuned and tune(model) > 0
         save_ir(model, xml)
         del model
         written.append(_stage(core, view, index, (first, last), xml, plan.variables, costs[index]))

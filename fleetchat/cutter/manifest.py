@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from fleetchat.ids import BuildKey, Rollback
 
-CUTTER_FORMAT = 2  # raise it when the shards that this code writes change; old builds are then rebuilt
+CUTTER_FORMAT = 3  # raise it when the shards that this code writes change; old builds are then rebuilt
 
 
 ALSO = "also"  # in `Manifest.extra`: further recipes of the same model, with commas

@@ -21,7 +21,6 @@ from fleetchat.cutter.manifest import CUTTER_FORMAT, Manifest
 from fleetchat.cutter.manifest_file import from_json
 from fleetchat.cutter.recipe import Recipe
 from fleetchat.cutter.store import Store
-from fleetchat.cutter.tuning import tune
 from fleetchat.cutter.whole import RECORD, Whole
 from fleetchat.errors import BuildError, CutRefused, FleetchatError, SourceError
 from tests.cutter.tiny_gguf import (
@@ -128,9 +127,8 @@ def test_openvino_genai_loads_the_whole_folder(tiny_store: Tiny) -> None:
 
 
 def test_the_chain_says_what_the_repaired_whole_says(tiny_store: Tiny) -> None:
-    """To the bit where the whole model's linear layers are rewritten like the stages', else nearly."""
     store, manifest = tiny_store
-    assert manifest.extra["linear_layers"] == "tuned"
+    assert manifest.extra["linear_layers"] == "merged"
     core = ov.Core()
     config = {
         "INFERENCE_PRECISION_HINT": "f32",
@@ -145,15 +143,13 @@ def test_the_chain_says_what_the_repaired_whole_says(tiny_store: Tiny) -> None:
     }
     whole = store.whole(manifest)
     assert whole is not None
-    model = core.read_model(whole / "openvino_model.xml")
-    as_converted = core.compile_model(model, "CPU", config)({"input_ids": ids[np.newaxis], **common})[0]
-    tune(model)
-    expected = core.compile_model(model, "CPU", config)({"input_ids": ids[np.newaxis], **common})[0]
+    expected = core.compile_model(whole / "openvino_model.xml", "CPU", config)(
+        {"input_ids": ids[np.newaxis], **common}
+    )[0]
     first, last = (core.compile_model(store.stage_xml(manifest, index), "CPU", config) for index in (0, 1))
     hidden = first({"input_ids": ids[np.newaxis], **common})[0]
     logits = last({"inputs_embeds": hidden, "logit_rows": np.arange(len(ids)), **common})[0]
     np.testing.assert_array_equal(logits, expected[0])
-    np.testing.assert_allclose(logits, as_converted[0], atol=1e-4)
 
 
 def test_the_linear_layers_of_a_large_model_stay_as_they_are(
