@@ -6,9 +6,8 @@ from fleetchat.app.events import SnapshotTaken
 from fleetchat.app.panel.model import as_shown
 from fleetchat.fleet.timeline import TimelineSnapshot
 
-LONGEST_SILENCE = (
-    1.0  # seconds; what the screen draws from other sources follows by then (places of tabs, say)
-)
+# Seconds; what the screen draws from other sources follows by then (places of tabs, say).
+LONGEST_SILENCE = 1.0
 
 
 class SnapshotNews:

@@ -88,15 +88,9 @@ def _build_locked(
     whole_xml = whole_folder / "openvino_model.xml"
     store.check_space(int(whole_xml.with_suffix(".bin").stat().st_size * CUT_SPACE_FACTOR))
     with store.temporary("build") as folder:
-        cut = cut_model(
-            whole_xml,
-            folder,
-            stages=count if ranges is None else None,
-            ranges=ranges,
-            on_progress=on_progress,
-            tuned=not _is_large(whole_xml),
+        cut, check = _cut_and_checked(
+            whole_folder, folder, count if ranges is None else None, ranges, on_progress
         )
-        check = _checked(whole_folder, cut, on_progress)
         on_progress("storing the shards", 0, 0)
         manifest = _manifest(
             recipe, whole, cut, check, balanced=ranges is None, folders=(whole_folder, folder)
@@ -152,12 +146,41 @@ def _undamaged(
     return None
 
 
+def _cut_and_checked(
+    whole_folder: Path,
+    folder: Path,
+    count: int | None,
+    ranges: tuple[LayerRange, ...] | None,
+    on_progress: OnProgress,
+) -> tuple[CutResult, SelfCheck]:
+    """Cut the whole model and compare. Raises CutRefused, SourceError, BuildError.
+
+    Rewritten linear layers must not change a bit. Where a processor's kernels do, they stay as they are.
+    """
+    whole_xml = whole_folder / "openvino_model.xml"
+    cut = cut_model(
+        whole_xml,
+        folder,
+        stages=count,
+        ranges=ranges,
+        on_progress=on_progress,
+        tuned=not _is_large(whole_xml),
+    )
+    try:
+        return cut, _checked(whole_folder, cut, on_progress)
+    except BuildError:
+        if not cut.tuned:
+            raise
+    cut = cut_model(whole_xml, folder, stages=count, ranges=ranges, on_progress=on_progress)
+    return cut, _checked(whole_folder, cut, on_progress)
+
+
 def _checked(whole_folder: Path, cut: CutResult, on_progress: OnProgress) -> SelfCheck:
     """Compare the chain with the whole model; a large one is not loaded whole. Raises BuildError."""
     whole_xml, window = whole_folder / "openvino_model.xml", cut.shape.window
     if not _is_large(whole_xml):
         stages = [stage.xml for stage in cut.stages]
-        return self_check(whole_xml, stages, window=window, tuned=cut.tuned, on_progress=on_progress)
+        return self_check(whole_xml, stages, window=window, on_progress=on_progress)
     return stagewise_check(
         whole_xml,
         [(stage.xml, (stage.first_layer, stage.last_layer)) for stage in cut.stages],

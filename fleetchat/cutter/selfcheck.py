@@ -26,7 +26,6 @@ import openvino as ov
 from fleetchat.cutter.cut import read_whole
 from fleetchat.cutter.manifest import SelfCheck
 from fleetchat.cutter.trial import FloatArray, IntArray, Trial
-from fleetchat.cutter.tuning import tune
 from fleetchat.engine.precision import Precision, openvino_config
 from fleetchat.errors import BuildError
 
@@ -47,14 +46,10 @@ def self_check(
     stage_xmls: Sequence[Path],
     *,
     window: int = 0,
-    tuned: bool = False,
     threads: int | None = None,
     on_progress: OnProgress = lambda step, done, total: None,
 ) -> SelfCheck:
     """Compare the chain with the whole model. `window` is the model's smallest sliding window, 0 = none.
-
-    `tuned`: the stages' linear layers are rewritten. The chain is then compared with the whole model that is
-    rewritten likewise, and that one with the whole model as it is.
 
     Raises BuildError when the chain is not the whole model. A failed rollback is recorded, not raised: it
     only rules out speculation by mask. A model with a window never passes it, even when the window is too
@@ -71,14 +66,7 @@ def self_check(
         on_progress(f"loading stage {index}", index + 1, steps)
         stages.append(core.compile_model(core.read_model(xml), "CPU", config))
     on_progress("comparing the chain with the whole", steps - 2, steps)
-    ids = likely_ids(whole, prompt_length(window) + sum(TAIL))
-    reference = _all_rows(Trial([whole]), ids, _sizes(ids))
-    if tuned:
-        del whole
-        as_converted, reference = reference, _tuned_rows(core, config, whole_xml, ids)
-        what = "the rewritten linear layers differ from the model's"
-        _require(what, typical_difference(reference, as_converted), tolerance_for(as_converted))
-    check = _compare(stages, ids, reference, window)
+    check = _compare(whole, stages, likely_ids(whole, prompt_length(window) + sum(TAIL)), window)
     on_progress("compared", steps, steps)
     return check
 
@@ -121,36 +109,16 @@ def tolerance_for(logits: FloatArray) -> float:
     return max(TOLERANCE, _RELATIVE_TOLERANCE * float(np.abs(logits).max()))
 
 
-def _tuned_rows(core: ov.Core, config: dict[str, object], whole_xml: Path, ids: IntArray) -> FloatArray:
-    model = read_whole(core, whole_xml)
-    tune(model)
-    return _all_rows(Trial([core.compile_model(model, "CPU", config)]), ids, _sizes(ids))
-
-
-def typical_difference(ours: FloatArray, theirs: FloatArray) -> float:
-    """The median over the rows of the largest difference in each, [rows, vocabulary]; else as `difference`.
-
-    Nothing differs where the kernels sum alike. Where they do not, single rows may amplify the last bits; a
-    wrong weight shows in all rows.
-    """
-    if difference(ours, theirs) == UNUSABLE:
-        return UNUSABLE
-    return float(np.median(np.abs(ours - theirs).max(axis=-1)))
-
-
-def _sizes(ids: IntArray) -> tuple[int, ...]:
-    """The prompt at once, then the rest."""
-    return (len(ids) - sum(TAIL), *TAIL)
-
-
 def _compare(
-    stages: Sequence[ov.CompiledModel], ids: IntArray, reference: FloatArray, window: int
+    whole: ov.CompiledModel, stages: Sequence[ov.CompiledModel], ids: IntArray, window: int
 ) -> SelfCheck:
-    sizes = _sizes(ids)
+    prompt = len(ids) - sum(TAIL)
+    sizes = (prompt, *TAIL)
+    reference = _all_rows(Trial([whole]), ids, sizes)
     chain = Trial(stages)
     same_graph = difference(_all_rows(chain, ids, sizes), reference)
-    same_mathematics = _gathered_difference(Trial(stages), ids, sizes[0], reference)
-    rollback = _rollback_difference(Trial(stages), ids, sizes[0], reference)
+    same_mathematics = _gathered_difference(Trial(stages), ids, prompt, reference)
+    rollback = _rollback_difference(Trial(stages), ids, prompt, reference)
     found = SelfCheck(same_graph, same_mathematics, rollback, True, min(chain.largest_activation, UNUSABLE))
     return judged(found, tolerance_for(reference), window)
 

@@ -158,7 +158,7 @@ def _with_addends(group: list[_Matrix]) -> tuple[list[_Matrix], _Addends | None]
     if len(parts) < len(group):
         return group, None
     split = parts[0].get_node()
-    if any(not _same(part.get_node(), split) for part in parts) or not _is_split_like(split, group):
+    if any(not _same(part.get_node(), split) for part in parts) or not _is_split_of(split, group):
         return group, None
     order = sorted(range(len(group)), key=lambda index: int(parts[index].get_index()))
     ordered = [group[index] for index in order]
@@ -168,7 +168,7 @@ def _with_addends(group: list[_Matrix]) -> tuple[list[_Matrix], _Addends | None]
     return ordered, _Addends(split.input_value(0), tuple(additions[index] for index in order))
 
 
-def _is_split_like(node: Any, group: list[_Matrix]) -> bool:
+def _is_split_of(node: Any, group: list[_Matrix]) -> bool:
     """Whether a tensor [batch, rows, columns] is split by columns into as many parts."""
     if node.get_type_name() != "VariadicSplit" or len(node.outputs()) != len(group):
         return False

@@ -13,15 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from random import Random
 
-from fleetchat.fleet.batching import (
-    NEVER,
-    PREFILL_ROWS,
-    ChainLimits,
-    Load,
-    ReadyFeed,
-    Share,
-    next_batch,
-)
+from fleetchat.fleet.batching import NEVER, PREFILL_ROWS, ChainLimits, Load, ReadyFeed, Share, next_batch
 from fleetchat.fleet.overlap import OverlapKeeper
 from fleetchat.fleet.pace import PaceKeeper
 from fleetchat.fleet.recorder import nearest_rank

@@ -87,9 +87,8 @@ class StageWorker:
         self._plan = plan
         self._clock = clock
         self._together = max(1, engine.traits.sessions_per_batch)  # slices of one pass
-        self._counts_cells = (
-            not engine.traits.can_fork
-        )  # cells shared after a FORK would be counted twice here
+        # Cells shared after a FORK would be counted twice here: such an engine counts by itself.
+        self._counts_cells = not engine.traits.can_fork
         self._too_large = _TOO_LARGE[plan.wire_dtype]
         self._history = TokenHistory()
         self._sessions = ChainSessions(engine, plan.chain, self._history, keeps_history=plan.is_last)
@@ -102,9 +101,8 @@ class StageWorker:
         works, rows = _works(self._plan.chain, frame, batch.skipped)
         out = None if self._plan.is_last else np.empty((rows, self._plan.hidden), self._plan.wire_dtype.numpy)
         live = [work for work in works if work.status is SliceStatus.OK]
-        for start in range(
-            0, len(live), self._together
-        ):  # no session is twice in a batch, the frame saw to it
+        # No session is twice in a batch, the frame saw to it.
+        for start in range(0, len(live), self._together):
             self._run_group(live[start : start + self._together], out)
         self.batches += 1
         timing = StageTiming(

@@ -13,14 +13,17 @@ from pathlib import Path
 import numpy as np
 import openvino as ov
 import pytest
+from openvino import opset15
 
 from fleetchat.child import child_environment
 from fleetchat.cutter import build as subject
+from fleetchat.cutter import cut
 from fleetchat.cutter.build import build, build_key
 from fleetchat.cutter.manifest import CUTTER_FORMAT, Manifest
 from fleetchat.cutter.manifest_file import from_json
 from fleetchat.cutter.recipe import Recipe
 from fleetchat.cutter.store import Store
+from fleetchat.cutter.tuning import tune
 from fleetchat.cutter.whole import RECORD, Whole
 from fleetchat.errors import BuildError, CutRefused, FleetchatError, SourceError
 from tests.cutter.tiny_gguf import (
@@ -157,6 +160,27 @@ def test_the_linear_layers_of_a_large_model_stay_as_they_are(
 ) -> None:
     store, _ = copied
     monkeypatch.setattr(subject, "LARGE", 1)
+    manifest = build(recipe, 3, None, store, None, lambda *_: None)
+    assert manifest.extra["linear_layers"] == "as converted"
+    assert manifest.self_check.same_graph == 0.0
+
+
+def test_linear_layers_whose_rewriting_changes_a_bit_stay_as_they_are(
+    copied: Tiny, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a processor whose kernels sum a wider product in another order."""
+    store, _ = copied
+
+    def slightly_other(model: ov.Model) -> int:
+        merged = tune(model)
+        node = next(one for one in model.get_ordered_ops() if "+" in one.get_friendly_name())
+        readers = list(node.output(0).get_target_inputs())
+        other = opset15.multiply(node.output(0), np.float32(1 + 1e-6))
+        for reader in readers:
+            reader.replace_source_output(other.output(0))
+        return merged
+
+    monkeypatch.setattr(cut, "tune", slightly_other)
     manifest = build(recipe, 3, None, store, None, lambda *_: None)
     assert manifest.extra["linear_layers"] == "as converted"
     assert manifest.self_check.same_graph == 0.0
