@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from fleetchat.fleet.chain import Stage
 from fleetchat.fleet.event_log import EventKind, EventLog
-from fleetchat.fleet.heat import Heat
+from fleetchat.fleet.heat import Heat, Kind
 from fleetchat.fleet.telemetry import StageState
 from fleetchat.fleet.timeline import PassedBatch, WorkKind
 
@@ -36,6 +36,7 @@ class Observer:
         self._log = log
         self._passed: deque[PassedBatch] = deque(maxlen=KEPT_BATCHES)
         self._watched: dict[int, _Watched] = {}
+        self._last_returned = float("-inf")
 
     def note(self, batch: PassedBatch) -> None:
         self._passed.append(batch)
@@ -63,16 +64,16 @@ class Observer:
         return (watched.factor, watched.heat.throttling) if watched else (None, False)
 
     def _take(self, batch: PassedBatch) -> None:
+        crowded, self._last_returned = batch.sent < self._last_returned, batch.returned
         if any(piece.kind is WorkKind.PREFILL for piece in batch.pieces):
             return
-        rows = sum(piece.rows for piece in batch.pieces)
+        kind = Kind(sum(piece.rows for piece in batch.pieces), len(batch.pieces), crowded)
         for index, timing in enumerate(batch.timings):
             watched = self._watched.get(index)
             if watched is not None and timing.compute_us:
                 watched.heat.note(
                     batch.returned,
-                    rows=rows,
-                    slices=len(batch.pieces),
+                    kind,
                     cells=sum(live + dead for live, dead in timing.cells),
                     milliseconds=timing.compute_us / 1000,
                 )

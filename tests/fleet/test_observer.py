@@ -64,6 +64,19 @@ def test_prefill_says_nothing_about_heat() -> None:
     assert observer.heat(0) == (None, False)
 
 
+def test_a_batch_that_had_the_chain_for_itself_sets_no_standard_for_others() -> None:
+    """A batch that was sent before another came back shared the chain with it."""
+    observer, chain = Observer(EventLog()), stages()
+    observer.look(chain, 0.0)
+    now = 0.0
+    for interval, milliseconds in [(0.1, 5.0), (0.015, 9.0)]:  # each takes 20 ms from sending to return
+        for _ in range(round(60 / interval)):
+            now += interval
+            observer.note(passed(now, milliseconds, milliseconds))
+            observer.look(chain, now)
+        assert observer.heat(0) == (1.0, False)
+
+
 def test_another_address_is_another_machine() -> None:
     observer, chain = Observer(EventLog()), stages()
     observer.look(chain, 0.0)
