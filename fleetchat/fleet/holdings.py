@@ -17,6 +17,10 @@ from fleetchat.fleet.session import ChainState
 from fleetchat.ids import SessionId
 from fleetchat.wire.frames import Cancel, Close, Compact, Fork
 
+# Rows that a FORK must spare. It is carried out at once, and copies a block where the prefix ends within one:
+# 0.15 ms of the default model, of which a row takes 0.4 ms on each of two stages.
+WORTH_A_FORK = 8
+
 if TYPE_CHECKING:
     from fleetchat.fleet.coordinator import Fleet, FleetSession
 
@@ -65,11 +69,10 @@ class Holdings:
         """As `state_for`: shares cells of another session where it can, evicts idle ones where it must."""
         state = session.state
         held = state.reusable(token_ids) if state else 0
-        size = room.blocks.block_size
         source, shared = None, 0
-        if self._chain.can_fork and len(token_ids) - held > size:
+        if self._chain.can_fork and len(token_ids) - held > WORTH_A_FORK:
             source, shared = self._longest_prefix(session, token_ids)
-        if source is not None and shared >= held + size:
+        if source is not None and shared >= held + WORTH_A_FORK:
             state = await self._fork_into(session, source, token_ids[:shared])
         elif state is None:
             state = session.state = self._new_state()

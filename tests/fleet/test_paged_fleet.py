@@ -29,6 +29,7 @@ from fleetchat.fleet.draft.interface import (
     ShouldStop,
     never,
 )
+from fleetchat.fleet.holdings import WORTH_A_FORK
 from fleetchat.fleet.telemetry import Answer, FinishReason
 from fleetchat.wire.frames import Draw
 from tests.fakes.chain import Letters, fleet_over_engines, request
@@ -145,11 +146,21 @@ async def test_a_common_prefix_is_forked_and_not_computed_again() -> None:
         await paged.settled()
 
 
-async def test_less_than_a_block_is_not_worth_a_fork() -> None:
+@pytest.mark.parametrize("shared", range(WORTH_A_FORK - 1, WORTH_A_FORK + BLOCK))
+async def test_a_prefix_that_spares_a_few_rows_is_forked_wherever_it_ends(shared: int) -> None:
+    """Also within a block: the sessions then write on in blocks of their own."""
+    prompts = ([*SYSTEM[:shared], 1], [*SYSTEM[:shared], 2, 3, 4])
+    expected = []
+    for prompt in prompts:
+        async with paged_fleet() as paged:
+            expected.append((await paged.ask(paged.fleet.new_session(), prompt)).token_ids)
     async with paged_fleet() as paged:
-        await paged.ask(paged.fleet.new_session(), [*SYSTEM[: BLOCK - 1], 1])
-        answer = await paged.ask(paged.fleet.new_session(), [*SYSTEM[: BLOCK - 1], 2, 3, 4])
-        assert (answer.prompt_tokens_cached, paged.fleet.holdings.forks) == (0, 0)
+        answers = [await paged.ask(paged.fleet.new_session(), prompt) for prompt in prompts]
+        assert [answer.token_ids for answer in answers] == expected
+        forked = shared >= WORTH_A_FORK
+        assert answers[1].prompt_tokens_cached == (shared if forked else 0)
+        assert paged.fleet.holdings.forks == forked
+        await paged.settled()
 
 
 async def test_a_session_with_other_cells_takes_over_a_longer_prefix() -> None:
