@@ -8,7 +8,7 @@ at work on the next round already.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -285,6 +285,8 @@ class Generation:
             self._tell()
             return None
         session, fleet, committed = self._session, self._fleet, self._committed
+        if fleet.holdings.waits(session, committed) and not await self._until_shared():
+            return None
         chain = self._chain = fleet.chain
         chain.check()
         state, compacted = await fleet.holdings.state_for(session, committed, len(drafts))
@@ -295,9 +297,11 @@ class Generation:
         rows = [*committed[first:], *drafts]
         feed = Feed(state, first, rows, self._draw, drafts=len(drafts), on_rows_done=self._note_prefilled)
         self._note_prefill(first, len(committed))
-        self._resumptions.fed(len(committed) - first)
+        lacking = len(committed) - first
+        self._resumptions.fed(lacking)
         interleaver = fleet.interleaver
-        completed = await interleaver.exchange(session.number, feed, self._tell)
+        with fleet.holdings.prompts.filling(session.number, committed) if lacking > 1 else nullcontext():
+            completed = await interleaver.exchange(session.number, feed, self._tell)
         if feed.rollback:
             for counters in self._all_counters:
                 counters.count_rollback(feed.rollback)
@@ -306,6 +310,19 @@ class Generation:
         with suppress(FleetError):  # a chain that is lost needs no CANCEL
             await interleaver.cancel(feed)
         return None
+
+    async def _until_shared(self) -> bool:
+        """Wait for what another session is being filled with. False when the reply was stopped meanwhile."""
+        holdings, active = self._fleet.holdings, self._fleet.interleaver.active
+        active.discard(self._session.number)  # or the prompt that it waits for would be cut to let it stream
+        with trio.CancelScope() as self._waiting:
+            while holdings.waits(self._session, self._committed):
+                await holdings.prompts.changed()
+        active.add(self._session.number)
+        self._waiting = None
+        if self._stopped:
+            self._tell()
+        return not self._stopped
 
     def _note_prefill(self, first: int, total: int) -> None:
         if self._counters.rounds == 0 and not self._resumptions.refilling:
@@ -319,6 +336,7 @@ class Generation:
         if self._counters.rounds == 0 or self._resumptions.refilling:
             self.prefill_done = min(self._fed_from + rows, self.prefill_total)
             self._on_prefill(self.prefill_done, self.prefill_total)
+            self._fleet.holdings.prompts.note()
 
     @property
     def _all_counters(self) -> tuple[Counters, ...]:

@@ -14,12 +14,9 @@ from fleetchat.fleet.chain import Chain
 from fleetchat.fleet.event_log import EventKind
 from fleetchat.fleet.room import BlockRoom
 from fleetchat.fleet.session import ChainState
+from fleetchat.fleet.sharing import WORTH_A_FORK, SharedPrompts
 from fleetchat.ids import SessionId
 from fleetchat.wire.frames import Cancel, Close, Compact, Fork
-
-# Rows that a FORK must spare. It is carried out at once, and copies a block where the prefix ends within one:
-# 0.15 ms of the default model, of which a row takes 0.4 ms on each of two stages.
-WORTH_A_FORK = 8
 
 if TYPE_CHECKING:
     from fleetchat.fleet.coordinator import Fleet, FleetSession
@@ -31,6 +28,7 @@ class Holdings:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._next_session_id = 1
+        self.prompts = SharedPrompts()
         self.evictions = 0  # idle sessions that lost their cells to others
         self.forks = 0  # sessions that began with cells of another one
 
@@ -39,8 +37,22 @@ class Holdings:
         return self._fleet.chain
 
     @property
+    def _forks(self) -> bool:
+        return self._room is not None and self._chain.can_fork
+
+    @property
     def _room(self) -> BlockRoom | None:
         return self._fleet.room
+
+    def waits(self, session: FleetSession, token_ids: Sequence[int]) -> bool:
+        """Whether the session should wait for what another one is being filled with, to fork it."""
+        if not self._forks:
+            return False
+        held = session.state.reusable(token_ids) if session.state else 0
+        if len(token_ids) - held <= WORTH_A_FORK:
+            return False
+        have = max(held, self._longest_prefix(session, token_ids)[1])
+        return self.prompts.worth_waiting_for(session.number, token_ids, have)
 
     async def state_for(
         self, session: FleetSession, token_ids: Sequence[int], drafts: int
@@ -70,7 +82,7 @@ class Holdings:
         state = session.state
         held = state.reusable(token_ids) if state else 0
         source, shared = None, 0
-        if self._chain.can_fork and len(token_ids) - held > WORTH_A_FORK:
+        if self._forks and len(token_ids) - held > WORTH_A_FORK:
             source, shared = self._longest_prefix(session, token_ids)
         if source is not None and shared >= held + WORTH_A_FORK:
             state = await self._fork_into(session, source, token_ids[:shared])

@@ -6,9 +6,7 @@ A reply depends on every id before it, so that one wrong cell anywhere changes i
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -16,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetchat.errors import FleetError
-from fleetchat.fleet.coordinator import Fleet, FleetSession
+from fleetchat.fleet.coordinator import FleetSession
 from fleetchat.fleet.draft.depth import FixedDepth
 from fleetchat.fleet.draft.interface import (
     NOTHING,
     ChooseDepth,
-    Drafter,
     DraftKey,
     DraftSource,
     Guess,
@@ -29,49 +26,15 @@ from fleetchat.fleet.draft.interface import (
     ShouldStop,
     never,
 )
-from fleetchat.fleet.holdings import WORTH_A_FORK
-from fleetchat.fleet.telemetry import Answer, FinishReason
+from fleetchat.fleet.sharing import WORTH_A_FORK
+from fleetchat.fleet.telemetry import FinishReason
 from fleetchat.wire.frames import Draw
-from tests.fakes.chain import Letters, fleet_over_engines, request
-from tests.fakes.paged_engine import BLOCK, FakePagedEngine, history_reply, history_token
-from tests.peer.builders import manifest
+from tests.fakes.paged_engine import BLOCK, history_token
+from tests.fakes.paged_fleet import paged_fleet
 from tests.peer.coordinator import wait_for
 
 pytestmark = pytest.mark.trio
 SYSTEM = list(range(40, 60))  # five blocks
-
-
-@dataclass
-class Paged:
-    fleet: Fleet
-    engines: list[FakePagedEngine]
-
-    async def ask(
-        self, session: FleetSession, prompt: Sequence[int], tokens: int = 6, *, right: bool = True
-    ) -> Answer:
-        answer = await self.fleet.generate(
-            session, request(prompt, max_tokens=tokens), Letters(), on_text=lambda text: None
-        )
-        if right:
-            assert list(answer.token_ids) == history_reply(prompt, tokens), answer
-        return answer
-
-    async def settled(self) -> None:
-        """All stages have carried out what was sent, and hold what the coordinator counts."""
-        room = self.fleet.room
-        assert room is not None
-        expected = {one.state.session: one.state.held for one in self.fleet.sessions if one.state is not None}
-
-        def same() -> bool:
-            return all(
-                {key.session: engine.content(key) for key in engine.sessions()} == expected
-                for engine in self.engines
-            )
-
-        await wait_for(same)
-        for engine in self.engines:
-            assert engine._blocks.held == room.blocks.held
-            assert engine.most_blocks <= room.capacity
 
 
 class HalfRight:
@@ -96,28 +59,6 @@ class HalfRight:
 
     def forget(self, session: int) -> None:
         """Nothing is kept."""
-
-
-@asynccontextmanager
-async def paged_fleet(
-    stages: int = 2,
-    *,
-    cells: int = 1024,
-    context: int = 64,
-    drafter: Drafter | None = None,
-    depth: int | None = None,
-) -> AsyncIterator[Paged]:
-    engines = [FakePagedEngine(stage, stages, cells=cells) for stage in range(stages)]
-    async with fleet_over_engines(
-        engines,
-        manifest(stages, context=context),
-        kv="paged",
-        context=context,
-        kv_cells=cells,
-        drafter=drafter,
-        depth=depth,
-    ) as (fleet, _):
-        yield Paged(fleet, engines)
 
 
 async def test_turns_edits_and_stops_keep_the_cells_right() -> None:
