@@ -23,7 +23,7 @@ from fleetchat.app.archive import Archive
 from fleetchat.app.commands import COMMANDS, NUMBERED
 from fleetchat.app.events import RuntimeControl, RuntimeEvent
 from fleetchat.app.keeper import Keeper
-from fleetchat.app.keymap import KeyMap, key_name, resolve
+from fleetchat.app.keymap import KeyMap, footer_key, resolve
 from fleetchat.app.messages import NewsWaiting, RuntimeNews
 from fleetchat.app.panel.layout import SIDE_FROM
 from fleetchat.app.screens.chat import ChatScreen
@@ -197,9 +197,7 @@ class FleetchatApp(App[None]):
             self.notify("Press Ctrl+C again to leave", timeout=SECOND_PRESS, markup=False)
 
     def get_key_display(self, binding: Binding) -> str:
-        """The footer writes keys as all other texts do, but for `^` that saves room."""
-        shown = super().get_key_display(binding)
-        return shown.upper() if shown.startswith("^") else key_name(shown)
+        return footer_key(super().get_key_display(binding))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for command in COMMANDS:

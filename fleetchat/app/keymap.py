@@ -50,6 +50,11 @@ def key_name(key: str) -> str:
     return "+".join(SHOWN.get(part, part.capitalize()) for part in key.split("+"))
 
 
+def footer_key(shown: str) -> str:
+    """A key as the footers write it, from what Textual would: as everywhere, but for `^` that saves room."""
+    return shown.upper() if shown.startswith("^") else key_name(shown)
+
+
 def resolve(wishes: Mapping[str, str]) -> KeyMap:
     """The default keys with the user's; what cannot be had is told, and stays as it was.
 

@@ -8,6 +8,7 @@ from textual.app import App, InvalidThemeError
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from fleetchat.app.keymap import footer_key
 from fleetchat.app.panel.playback import Playback
 from fleetchat.app.screens.replay import ReplayScreen
 from fleetchat.app.theme import FALLBACK_THEME, LoadedThemes
@@ -40,6 +41,9 @@ class ReplayApp(App[None]):
     def _fatal_error(self) -> None:
         """Textual would print a traceback; who started us says one line instead, with `fault`."""
         self._close_messages_no_wait()
+
+    def get_key_display(self, binding: Binding) -> str:
+        return footer_key(super().get_key_display(binding))
 
     def get_default_screen(self) -> Screen[object]:
         return self.replay_screen  # type: ignore[return-value]

@@ -57,6 +57,8 @@ class FleetScreen(Screen[PanelMode]):
         Binding("f9", "leave('hidden')", "Hide", id="fleet.hide", show=False),
     ]
 
+    CHOOSING = "Arrow keys choose a figure, F1 explains it"
+
     def __init__(self, model: PanelModel) -> None:
         super().__init__()
         self._compositor = SparingCompositor()
@@ -166,7 +168,7 @@ class FleetScreen(Screen[PanelMode]):
         spot = next((one for one in spots if one.key == board.key), None)
         if spot is None:
             self.action_point(1, 0)
-            self.app.notify("Arrow keys choose a figure, F1 explains it", markup=False)
+            self.app.notify(self.CHOOSING, markup=False)
         else:
             self._explain(spot)
 

@@ -27,7 +27,7 @@ class ReplayScreen(FleetScreen):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "Play", id="replay.pause", tooltip="Stand still, or go on"),
+        Binding("space", "pause", "Pause", id="replay.pause", tooltip="Stand still, or go on"),
         Binding("left", f"seek({-SEEK})", "Seek", id="replay.back", key_display="←→"),
         Binding("right", f"seek({SEEK})", "Forward", id="replay.forward", show=False),
         Binding("home", "rewind", "First", id="replay.first", show=False),
@@ -37,6 +37,8 @@ class ReplayScreen(FleetScreen):
         Binding("escape,q", "app.quit", "Quit", id="replay.quit", tooltip="Leave"),
         Binding("f9", "app.quit", "Quit", id="replay.hide", show=False),
     ]
+
+    CHOOSING = "↑ ↓ and Tab choose a figure, F1 explains it"  # ← and → seek
 
     def __init__(self, playback: Playback, name: str) -> None:
         super().__init__(playback.model)
