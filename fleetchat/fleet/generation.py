@@ -281,11 +281,11 @@ class Generation:
 
     async def _exchange(self, drafts: tuple[int, ...]) -> Feed | None:
         """Feed what the chain lacks, and `drafts`; draw. None when the reply was stopped meanwhile."""
+        session, fleet, committed = self._session, self._fleet, self._committed
+        if fleet.holdings.held_while_waiting(session, committed) is not None:
+            await self._until_shared()
         if self._stopped:
             self._tell()
-            return None
-        session, fleet, committed = self._session, self._fleet, self._committed
-        if fleet.holdings.waits(session, committed) and not await self._until_shared():
             return None
         chain = self._chain = fleet.chain
         chain.check()
@@ -311,18 +311,19 @@ class Generation:
             await interleaver.cancel(feed)
         return None
 
-    async def _until_shared(self) -> bool:
-        """Wait for what another session is being filled with. False when the reply was stopped meanwhile."""
+    async def _until_shared(self) -> None:
+        """Wait for what another session is being filled with, or until the reply is stopped."""
         holdings, active = self._fleet.holdings, self._fleet.interleaver.active
+        self._tell()
         active.discard(self._session.number)  # or the prompt that it waits for would be cut to let it stream
         with trio.CancelScope() as self._waiting:
-            while holdings.waits(self._session, self._committed):
+            if self._stopped:
+                self._waiting.cancel()
+            while (held := holdings.held_while_waiting(self._session, self._committed)) is not None:
+                self._note_prefill(held, self.committed)
                 await holdings.prompts.changed()
         active.add(self._session.number)
         self._waiting = None
-        if self._stopped:
-            self._tell()
-        return not self._stopped
 
     def _note_prefill(self, first: int, total: int) -> None:
         if self._counters.rounds == 0 and not self._resumptions.refilling:

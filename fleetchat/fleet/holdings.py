@@ -44,15 +44,18 @@ class Holdings:
     def _room(self) -> BlockRoom | None:
         return self._fleet.room
 
-    def waits(self, session: FleetSession, token_ids: Sequence[int]) -> bool:
-        """Whether the session should wait for what another one is being filled with, to fork it."""
+    def held_while_waiting(self, session: FleetSession, token_ids: Sequence[int]) -> int | None:
+        """How many ids are on the stages, if the session should wait for more; None = it should not.
+
+        It should while another one is being filled with what it lacks, to fork that.
+        """
         if not self._forks:
-            return False
+            return None
         held = session.state.reusable(token_ids) if session.state else 0
         if len(token_ids) - held <= WORTH_A_FORK:
-            return False
+            return None
         have = max(held, self._longest_prefix(session, token_ids)[1])
-        return self.prompts.worth_waiting_for(session.number, token_ids, have)
+        return have if self.prompts.worth_waiting_for(session.number, token_ids, have) else None
 
     async def state_for(
         self, session: FleetSession, token_ids: Sequence[int], drafts: int

@@ -12,6 +12,7 @@ from fleetchat.fleet.batching import PIPELINED_CHUNK
 from fleetchat.fleet.coordinator import FleetSession
 from fleetchat.fleet.sharing import WORTH_A_FORK, SharedPrompts
 from fleetchat.fleet.telemetry import Answer, FinishReason
+from tests.fakes.chain import Letters, request
 from tests.fakes.paged_fleet import Paged, paged_fleet
 from tests.peer.coordinator import wait_for
 
@@ -65,6 +66,31 @@ async def test_prompts_that_come_at_once_are_computed_once() -> None:
         assert paged.fleet.holdings.forks == 3
         assert gate.rows == len(SYSTEM) + sum(map(len, ENDS)) + 4 * 2  # and two tokens each, fed again
         await paged.settled()
+
+
+@pytest.mark.trio
+async def test_who_waits_sees_what_the_first_has_read() -> None:
+    seen: list[tuple[int, int]] = []
+    async with paged_fleet() as paged:
+        gate = Gate(paged)
+        first, second = paged.fleet.new_session(), paged.fleet.new_session()
+
+        async def ask_second() -> None:
+            await paged.fleet.generate(
+                second,
+                request([*SYSTEM, 2], max_tokens=1),
+                Letters(),
+                on_text=lambda text: None,
+                on_prefill=lambda done, total: seen.append((done, total)),
+            )
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(paged.ask, first, [*SYSTEM, 1], 1)
+            await gate.reached.wait()
+            nursery.start_soon(ask_second)
+            await wait_for(lambda: seen == [(0, 21)])
+            gate.open()
+    assert seen == [(0, 21), (20, 21), (21, 21)]
 
 
 @pytest.mark.trio
