@@ -21,7 +21,7 @@ from typing import Any, NewType
 from fleetchat.chat.messages import Role
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.schema import migrate
-from fleetchat.chat.search import TRIGRAM, Excerpt, excerpt, like, matching
+from fleetchat.chat.search import TRIGRAM, Excerpt, excerpt, like, matching, name_excerpt
 from fleetchat.chat.tree import Figures, MessageId, MessageTree, Node, Status, new_message_id
 from fleetchat.chat.writers import Writers
 from fleetchat.errors import HistoryError
@@ -62,11 +62,11 @@ class StoredChat:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One message that was found."""
+    """One message that was found; without one it is the name of the chat that was."""
 
     chat: ChatSummary
-    message: MessageId
-    role: Role
+    message: MessageId | None
+    role: Role | None
     excerpt: Excerpt
 
 
@@ -172,7 +172,10 @@ class History:
         return [text for place, text in enumerate(texts) if not place or text != texts[place - 1]]
 
     def search(self, query: str, limit: int = 50) -> list[Hit]:
-        """Messages that hold `query`, the newest first. Nothing in the query is an operator."""
+        """What holds `query`, nothing of which is an operator: names of chats, then messages, newest first.
+
+        A chat of which a message is found is not found by its name once more.
+        """
         query = _text(query.strip())
         if not query:
             return []
@@ -186,11 +189,18 @@ class History:
             (argument, limit),
         ).fetchall()
         chats = {summary.id: summary for summary in self.chats()}
-        return [
+        messages = [
             Hit(chats[chat], message, Role(role), excerpt(text, query))
             for message, chat, role, text in rows
             if chat in chats
         ]
+        told = {hit.chat.id for hit in messages}
+        names = [
+            Hit(summary, None, None, piece)
+            for summary in chats.values()
+            if summary.id not in told and (piece := name_excerpt(summary.title, query)) is not None
+        ]
+        return [*names, *messages][:limit]
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

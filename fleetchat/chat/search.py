@@ -1,7 +1,8 @@
-"""Searching messages (pure): what the store is asked, and the piece of a message that is shown."""
+"""Searching messages and names of chats (pure): what the store is asked, and what is shown of a hit."""
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 TRIGRAM = 3  # characters below which the trigram index finds nothing
@@ -31,6 +32,34 @@ class Excerpt:
     @property
     def text(self) -> str:
         return self.before + self.hit + self.after
+
+
+def name_excerpt(name: str, query: str) -> Excerpt | None:
+    """The whole name with the first place of `query` in it; None when it is not there.
+
+    Upper and lower case are the same, and letters with and without their accents.
+    """
+    wanted, _ = _folded(" ".join(query.split()))
+    folded, places = _folded(name)
+    begin = folded.find(wanted)
+    if not wanted or begin < 0:
+        return None
+    start, end = places[begin], places[begin + len(wanted) - 1] + 1
+    while end < len(name) and unicodedata.combining(name[end]):
+        end += 1
+    return Excerpt(_line(name[:start]), _line(name[start:end]), _line(name[end:]))
+
+
+def _folded(text: str) -> tuple[str, list[int]]:
+    """A text without case and accents, and for each of its characters the place it comes from."""
+    letters: list[str] = []
+    places: list[int] = []
+    for place, character in enumerate(text):
+        for letter in unicodedata.normalize("NFKD", character.casefold()):
+            if not unicodedata.combining(letter):
+                letters.append(letter)
+                places.append(place)
+    return "".join(letters), places
 
 
 def excerpt(text: str, query: str) -> Excerpt:

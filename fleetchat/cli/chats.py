@@ -38,9 +38,11 @@ def _add_list(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _add_search(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = actions.add_parser("search", help="messages that hold a text")
+    parser = actions.add_parser("search", help="names of chats and messages that hold a text")
     parser.add_argument("text", metavar="TEXT", help="taken literally; upper and lower case are the same")
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most so many messages (50)")
+    parser.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="at most so many names and messages (50)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.set_defaults(run=run_search)
 
@@ -89,7 +91,8 @@ def run_search(options: argparse.Namespace) -> int:
     for hit in hits:
         piece = hit.excerpt
         shown = f"{piece.before}[{piece.hit}]{piece.after}" if piece.hit else piece.text
-        print(f"{hit.chat.name}  {_line(hit.chat.title)}\n    {hit.role.value}: {_line(shown)}")
+        where = "name" if hit.role is None else hit.role.value
+        print(f"{hit.chat.name}  {_line(hit.chat.title)}\n    {where}: {_line(shown)}")
     return 0
 
 
@@ -181,7 +184,7 @@ def _found(hit: Hit) -> dict[str, object]:
     return {
         "chat": f"{hit.chat.id:016x}",
         "title": hit.chat.title,
-        "role": hit.role.value,
+        "role": None if hit.role is None else hit.role.value,
         "excerpt": hit.excerpt.text,
         "hit": hit.excerpt.hit,
     }

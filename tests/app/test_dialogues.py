@@ -48,9 +48,30 @@ async def test_a_stored_chat_is_found_by_its_words_and_opened() -> None:
         await wait_until(pilot, lambda: not isinstance(pilot.app.screen, FindChatScreen))
         await wait_until(pilot, lambda: screen_text(pilot).splitlines()[1].strip() == "1 alpha  +")
         await say(pilot, "/find nowhere at all")
-        await wait_until(pilot, lambda: "0 messages" in screen_text(pilot))
+        await wait_until(pilot, lambda: "nothing found · Enter opens" in screen_text(pilot))
         await pilot.press("enter", "escape")
         await wait_until(pilot, lambda: not isinstance(pilot.app.screen, FindChatScreen))
+
+
+async def test_a_stored_chat_is_found_by_its_name() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (100, 30)) as pilot:
+        await talk(pilot, runtime, "alpha", "one")
+        chat_screen(pilot).rename(chat_screen(pilot).pane, "Tür 灯台")
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: "Type a message" in screen_text(pilot))
+        for query in ("tur", "灯"):
+            await pilot.press("f3")
+            await wait_until(pilot, lambda: "1 chat · Enter opens" in screen_text(pilot))
+            pilot.app.screen.query_one(Input).value = query
+            await wait_until(pilot, lambda: "1 name · Enter opens" in screen_text(pilot))
+            assert "2 messages" in screen_text(pilot)
+            await pilot.press("escape")
+            await wait_until(pilot, lambda: not isinstance(pilot.app.screen, FindChatScreen))
+        await say(pilot, "/find TÜR")
+        await wait_until(pilot, lambda: "1 name · Enter opens" in screen_text(pilot))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: chat_screen(pilot).pane.state.title == "Tür 灯台")
 
 
 async def test_search_answers_to_the_mouse() -> None:

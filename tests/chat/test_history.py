@@ -116,6 +116,39 @@ def test_any_text_is_found_literally(history: History, query: str) -> None:
     assert not others or query in ("x", "灯")
 
 
+@pytest.mark.parametrize(
+    ("name", "query", "hit"),
+    [
+        ("Tür 灯台", "Tür", "Tür"),
+        ("Tür 灯台", "TUR", "Tür"),
+        ("Tur", "tür", "Tur"),
+        ("an der Tu\u0308r", "tür", "Tu\u0308r"),  # the accent as a character of its own
+        ("Tür 灯台", "台", "台"),
+        ("100% a_b", "% a_", "% a_"),
+        ("STRASSE", "straße", "STRASSE"),
+        ("İstanbul", "istanbul", "İstanbul"),
+        ("안녕하세요", "안녕", "안녕"),
+    ],
+)
+def test_a_chat_is_found_by_its_name(history: History, name: str, query: str, hit: str) -> None:
+    history.put(CHAT, node(1, "something else"))
+    history.rename(CHAT, name)
+    [found] = history.search(f" {query} ")
+    assert (found.chat.id, found.message, found.role, found.excerpt.hit) == (CHAT, None, None, hit)
+    assert found.excerpt.text == name
+    assert history.search("nowhere") == history.search("\u0308") == []
+
+
+def test_names_come_first_and_no_chat_twice_for_its_name(history: History) -> None:
+    history.put(CHAT, node(1, "a lighthouse"))
+    history.rename(CHAT, "Lighthouse")
+    for number in (8, 9):
+        history.add_chat(ChatId(number), f"lighthouse {number}", float(number), ChatOptions())
+    found = [(hit.chat.id, hit.message) for hit in history.search("lighthouse")]
+    assert found == [(9, None), (8, None), (CHAT, 1)]
+    assert [hit.chat.id for hit in history.search("lighthouse", limit=1)] == [9]
+
+
 def test_an_excerpt_shows_the_hit_in_one_line() -> None:
     found = excerpt("x" * 50 + "\nthe Lighthouse\nshines" + "y" * 100, "lighthouse")
     assert (found.before[0], found.hit, found.after[-1]) == ("…", "Lighthouse", "…")

@@ -49,6 +49,12 @@ def test_search_marks_the_hit(capsys: pytest.CaptureFixture[str]) -> None:
     assert (hit["chat"], hit["hit"]) == (f"{ONE:016x}", "lighthouse")
 
 
+def test_a_name_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert output(capsys, "search", "cond")[0] == "01239999  Second\n    name: Se[cond]\n"
+    [hit] = json.loads(output(capsys, "search", "SECOND", "--json")[0])
+    assert (hit["title"], hit["role"], hit["hit"]) == ("Second", None, "Second")
+
+
 def test_export_and_import_go_round(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert output(capsys, "export", "01234")[0].startswith("# Light[2J house\n")
     file = tmp_path / "all.json"

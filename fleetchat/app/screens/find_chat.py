@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -39,7 +40,7 @@ class FindChatScreen(Dialogue[ChatId | None]):
 
     HELP_HERE: ClassVar[HelpGroup] = dialogue_help(
         "Now: the chats that are stored",
-        ("letters", "Look for this text in all messages"),
+        ("letters", "Look for this in all names and messages"),
         ("↑ ↓", "Point at another one"),
         ("Enter", "Open it; a click does too"),
         ("Esc", "Open nothing"),
@@ -61,7 +62,10 @@ class FindChatScreen(Dialogue[ChatId | None]):
         with Vertical() as panel:
             panel.border_title = Content("Chats")
             yield Input(
-                self._wanted, placeholder="Type to search all messages", select_on_focus=False, compact=True
+                self._wanted,
+                placeholder="Type to search names and messages",
+                select_on_focus=False,
+                compact=True,
             )
             yield OptionList(compact=True)
             yield Static("", markup=False, classes="hint")
@@ -80,7 +84,7 @@ class FindChatScreen(Dialogue[ChatId | None]):
         wanted = self._wanted.strip()
         if wanted:
             hits = await self._keeper.search(wanted)
-            self._show([(hit.chat.id, hit_line(hit)) for hit in hits], counted(len(hits), "message"))
+            self._show([(hit.chat.id, hit_line(hit)) for hit in hits], hits_words(hits))
         else:
             chats = await self._keeper.chats(NEWEST)
             self._show([(chat.id, chat_line(chat)) for chat in chats], counted(len(chats), "chat"))
@@ -114,15 +118,32 @@ class FindChatScreen(Dialogue[ChatId | None]):
 
 def chat_line(chat: ChatSummary) -> Content:
     """Day, size and title."""
-    day = datetime.fromtimestamp(chat.updated).strftime("%Y-%m-%d %H:%M")
     size = counted(chat.messages, "message")
-    return Content(f"{day}  {size:>12}  {one_line(chat.title) or 'untitled'}")
+    return Content(f"{_day(chat)}  {size:>12}  {one_line(chat.title) or 'untitled'}")
+
+
+def _day(chat: ChatSummary) -> str:
+    return datetime.fromtimestamp(chat.updated).strftime("%Y-%m-%d %H:%M")
+
+
+def hits_words(hits: Sequence[Hit]) -> str:
+    """`1 name, 2 messages`."""
+    names = sum(hit.message is None for hit in hits)
+    numbers = ((names, "name"), (len(hits) - names, "message"))
+    return ", ".join(counted(number, noun) for number, noun in numbers if number) or "nothing found"
 
 
 def hit_line(hit: Hit) -> Content:
-    """The title, and below it the text with what was found marked (bold and underlined, not by colour)."""
+    """The title, and below it the text, or of a chat found by its name when it was and how long it is.
+
+    What was found is bold and underlined: it is not told by colour alone.
+    """
     piece = hit.excerpt
     found = Content(one_line(piece.hit)).stylize("bold underline")
+    if hit.message is None:
+        size = f"{_day(hit.chat)}  {counted(hit.chat.messages, 'message')}"
+        parts = (Content(_shown(piece.before)), found, Content(_shown(piece.after)))
+        return Content("").join(parts).stylize("bold") + Content(f"\n    {size}")
     before, after = (" ".join(part.split("\n")) for part in (piece.before, piece.after))
     text = Content(f"    {_shown(before)}") + found + Content(_shown(after))
     return Content(one_line(hit.chat.title) or "untitled").stylize("bold") + Content("\n") + text
