@@ -25,7 +25,7 @@ from fleetchat.app.events import (
     Told,
 )
 from fleetchat.app.explain import explained, is_told
-from fleetchat.app.snapshot_news import SnapshotNews
+from fleetchat.app.snapshot_news import RefusedMoves, SnapshotNews
 from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetchatError, FleetError
 
@@ -183,9 +183,11 @@ class ChatRuntime:
                 await task.wait_idle()
 
     async def _report_snapshots(self, fleet: OpenFleet) -> None:
-        news = SnapshotNews()
+        news, refusals = SnapshotNews(), RefusedMoves()
         while True:
             taken = self._take_snapshot(fleet)
+            for text in refusals.new(taken.snapshot):
+                self._report(Told(text))
             if self._saturated():
                 self._flush()  # text and figures that come together are drawn together
             if news.has(taken) or self._busy():

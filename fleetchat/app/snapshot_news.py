@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fleetchat.app.events import SnapshotTaken
 from fleetchat.app.panel.model import as_shown
+from fleetchat.fleet.event_log import EventKind
+from fleetchat.fleet.telemetry import FleetSnapshot
 from fleetchat.fleet.timeline import TimelineSnapshot
 
 # Seconds; what the screen draws from other sources follows by then (places of tabs, say).
@@ -26,6 +28,19 @@ class SnapshotNews:
         if wanted:
             self._told = snapshot.taken
         return wanted
+
+
+class RefusedMoves:
+    """Moves that failed, each told once: who asked for one looks at the chat, not at the list of events."""
+
+    def __init__(self) -> None:
+        self._seen = 0  # number of the last event
+
+    def new(self, snapshot: FleetSnapshot) -> list[str]:
+        """What to tell of the moves that failed since the last snapshot."""
+        fresh = [event for event in snapshot.events if event.number > self._seen]
+        self._seen = fresh[-1].number if fresh else self._seen
+        return [f"The fleet did not move: {event.text}" for event in fresh if event.kind is EventKind.STAYED]
 
 
 def _works(timeline: TimelineSnapshot | None) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetchat.cli import fleet_discover, fleet_plan
 from fleetchat.cli.output import print_diagnostic
-from fleetchat.errors import InputError
+from fleetchat.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from fleetchat.config import PeerSettings
@@ -60,7 +60,8 @@ def _register_add(actions: argparse._SubParsersAction[Any]) -> None:
         help="let a peer serve a stage",
         description="Write a peer into your fleet.toml, behind those that are there. Everything else in the "
         "file stays as it is, but for layers that were written for the other peers. A chat that runs moves "
-        "to the new fleet by itself; its answers go on.",
+        "to the new fleet by itself; its answers go on. The peer is greeted: one that does not answer is "
+        "written all the same, with a note.",
     )
     parser.add_argument("address", metavar="HOST:PORT", help="where the peer listens (it prints the line)")
     parser.add_argument("--name", metavar="NAME", default="", help="what the fleet panel calls it")
@@ -146,10 +147,36 @@ def run_add(options: argparse.Namespace) -> int:
     path = _fleet_file(options)
     cut = _has_layers(path)
     peers = add_to_file(path, options.address, name=options.name, spare=options.spare)
+    absence = _absence(path, options.address)
     print(f"added {options.address} to {path}: {_count(peers)}")
     _tell_cut(cut, path)
     _warn(path, peers)
+    if absence:
+        print_diagnostic(f"note: {absence}")
     return 0
+
+
+def _absence(path: Path, address: str) -> str:
+    """That a peer that was written does not answer now, and what to do; nothing when it does."""
+    import trio
+
+    from fleetchat.config import load
+    from fleetchat.config.address import parse_address
+    from fleetchat.fleet.configured import key_here
+    from fleetchat.fleet.greeting import greet
+    from fleetchat.fleet.options import absence_hint
+
+    if address == "local":
+        return ""
+    parsed = parse_address(address)
+    try:
+        key = key_here(load(path))
+    except ConfigError:
+        return ""  # nothing can be asked with this file yet: it names spares only, or its key is missing
+    greeting = trio.run(greet, (parsed,), key)
+    if greeting.answers or (key is None and not greeting.silent):
+        return ""  # that there is no key here is told anyway, and made for programs of one machine
+    return f"it was added, but {greeting.reason}; {absence_hint(parsed, path)}"
 
 
 def run_remove(options: argparse.Namespace) -> int:

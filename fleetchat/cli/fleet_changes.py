@@ -6,16 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import trio
+
 from fleetchat.app.backend import ProposedCut
 from fleetchat.config import Config, load, parse_address
 from fleetchat.config.load import FILE_NAME, files_in_question
-from fleetchat.config.user_file import add_to_file, remove_from_file, title, write_layers
-from fleetchat.errors import InputError
+from fleetchat.config.user_file import (
+    add_to_file,
+    peers_of_file,
+    refuse_known,
+    remove_from_file,
+    title,
+    write_layers,
+)
+from fleetchat.errors import InputError, PeerUnreachable
+from fleetchat.fleet.configured import key_here
 from fleetchat.fleet.following import ConfigSource
+from fleetchat.fleet.greeting import greet
 from fleetchat.fleet.live import LiveReport
 from fleetchat.fleet.placement import Load
 from fleetchat.fleet.rebalance import propose
 from fleetchat.fleet.shapes import find_shape
+from fleetchat.ids import Address
 from fleetchat.paths import config_folder, shipped
 
 
@@ -69,12 +81,21 @@ def _write_cut(config: Config, cut: tuple[tuple[int, int], ...]) -> str:
 
 
 def _add_peer(config: Config, address: str, name: str) -> str:
-    if address != "local":
-        parse_address(address)
     path = _file(config)
+    if address != "local":
+        refuse_known(peers_of_file(path), address, name, path)
+        _refuse_absent(config, parse_address(address))
     peers = add_to_file(path, address, name=name, spare=False)
     serving = sum(not peer.spare for peer in peers)
     return f"Added {address} to {path}; the fleet moves to {serving} stage{'' if serving == 1 else 's'}"
+
+
+def _refuse_absent(config: Config, address: Address) -> None:
+    """A chat that serves moves to nobody who does not answer now. Raises PeerUnreachable."""
+    greeting = trio.run(greet, (address,), key_here(config))
+    if not greeting.answers:
+        hint = greeting.hint or "start `fleetchat peer` there first"
+        raise PeerUnreachable(f"{address} was not added: {greeting.reason}", hint=hint)
 
 
 def _remove_peer(config: Config, which: str) -> str:

@@ -10,7 +10,6 @@ from fleetchat.cli.output import print_diagnostic
 from fleetchat.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from fleetchat.config import Config
     from fleetchat.fleet.greeting import Greeting
     from fleetchat.mdns import Found
 
@@ -44,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from fleetchat import mdns
     from fleetchat.cli.confirm import terminal_confirmation
     from fleetchat.config import load
+    from fleetchat.fleet.configured import key_here
     from fleetchat.fleet.greeting import greet_all
 
     if not 0 < options.seconds <= 60:
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     known = {peer.address for peer in own}
     new = [one for one in found if one.addresses and not known.intersection(one.addresses)]
     addresses = [*([peer.address] for peer in own if peer.address), *(one.addresses for one in new)]
-    greetings = trio.run(greet_all, addresses, _key(config))
+    greetings = trio.run(greet_all, addresses, key_here(config))
     for peer, greeting in zip(own, greetings, strict=False):
         _print(peer.name or "-", greeting)
     for one, greeting in zip(new, greetings[len(own) :], strict=True):
@@ -80,15 +80,3 @@ def _print(name: str, greeting: Greeting) -> None:
     print(f"{greeting.address!s:24}  {name:12}  {greeting.text}")
     if greeting.hint:
         print_diagnostic(f"hint: {greeting.hint}")
-
-
-def _key(config: Config) -> bytes | None:
-    """The chat's key, None when there is none; nothing is made here."""
-    from fleetchat.certificates import certificate_file, check_certificate
-    from fleetchat.keys import KEY_FILE_NAME, FleetKey, read_key
-    from fleetchat.paths import config_folder
-
-    path = config.fleet.key_file or config_folder() / KEY_FILE_NAME
-    if not path.exists() and config.fleet.key_file is None:
-        return None
-    return FleetKey(read_key(path), check_certificate(certificate_file(path)) if config.fleet.tls else None)

@@ -33,7 +33,7 @@ def add_to_file(path: Path, address: str, *, name: str, spare: bool) -> tuple[Pe
     One that serves changes the cut: layers that were written for the others are taken out.
     """
     known = peers_of_file(path)
-    _refuse_known(known, address, name, path)
+    refuse_known(known, address, name, path)
     peer: dict[str, str | bool] = {"address": address}
     if name:
         peer["name"] = name
@@ -90,7 +90,8 @@ def title(peer: PeerSettings) -> str:
     return "local" if peer.address is None else str(peer.address)
 
 
-def _refuse_known(known: tuple[PeerSettings, ...], address: str, name: str, path: Path) -> None:
+def refuse_known(known: tuple[PeerSettings, ...], address: str, name: str, path: Path) -> None:
+    """Raises ConfigError for a peer, or a name, that the file has already."""
     parsed = None if address == "local" else parse_address(address)
     for peer in known:
         if parsed is not None and peer.address == parsed:

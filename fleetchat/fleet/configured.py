@@ -63,6 +63,7 @@ async def prepare_fleet(
         draft_depth=None if config.speculation.depth == "adaptive" else int(config.speculation.depth),
         max_draft=config.speculation.max_draft,
         spares=spares_of(config),
+        named_in=config.file if config.fleet.mode == "peers" else None,
     )
 
 
@@ -111,6 +112,14 @@ def key_of(config: Config, peers: tuple[PeerSpec, ...]) -> bytes | None:
     path = config.fleet.key_file or paths.config_folder() / KEY_FILE_NAME
     key = read_key(path) if config.fleet.key_file is not None else load_or_create_key(path)
     return FleetKey(key, check_certificate(certificate_file(path)) if config.fleet.tls else None)
+
+
+def key_here(config: Config) -> bytes | None:
+    """The chat's key, None when there is none; nothing is made. Raises ConfigError for a damaged one."""
+    path = config.fleet.key_file or paths.config_folder() / KEY_FILE_NAME
+    if not path.exists() and config.fleet.key_file is None:
+        return None
+    return FleetKey(read_key(path), check_certificate(certificate_file(path)) if config.fleet.tls else None)
 
 
 def context_of(config: Config, recipe: Recipe, manifest: Manifest) -> int:

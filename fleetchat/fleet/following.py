@@ -144,6 +144,7 @@ class Follower:
             spares=wanted.spares,
             key=wanted.key,
             kv=wanted.kv,
+            named_in=wanted.named_in,
         )
 
     def _stay(self, error: FleetchatError | OSError) -> None:

@@ -25,6 +25,12 @@ class Greeting:
     answers: bool
     text: str
     hint: str = ""
+    silent: bool = False  # nobody answers there, or nobody who keeps to the protocol
+
+    @property
+    def reason(self) -> str:
+        """`text` as a sentence of its own."""
+        return f"it {self.text}" if self.silent else self.text
 
 
 async def greet_all(peers: Sequence[Sequence[Address]], key: bytes | None) -> list[Greeting]:
@@ -70,13 +76,13 @@ async def _greet(address: Address, key: bytes | None) -> Greeting:
     except FleetchatError as error:
         text = error.message.removeprefix(f"no peer answers at {address}").removeprefix(f"{address}")
         text = text.lstrip(": ")
-        return Greeting(address, False, f"does not answer: {text}", error.hint or "")
+        return Greeting(address, False, f"does not answer: {text}", error.hint or "", silent=True)
     milliseconds = (time.perf_counter() - started) * 1000
     version = link.their_version
     try:
         await link.send(Goodbye("only a greeting"))
     except FleetchatError:
-        return Greeting(address, False, "left in mid-greeting")
+        return Greeting(address, False, "left in mid-greeting", silent=True)
     finally:
         await link.aclose()
     return Greeting(address, True, f"answers, fleetchat {version}, the key is right, {milliseconds:.1f} ms")

@@ -16,7 +16,7 @@ from fleetchat.engine.ledger import reserved_cells
 from fleetchat.engine.precision import Precision, wire_dtype
 from fleetchat.errors import FleetError, PeerLost, PeerRefused, PeerUnreachable, ProtocolError
 from fleetchat.fleet.chain import Chain, Stage
-from fleetchat.fleet.options import FleetOptions, load_deadline
+from fleetchat.fleet.options import FleetOptions, absence_hint, load_deadline
 from fleetchat.fleet.telemetry import StageState
 from fleetchat.fleet.trouble import Cause
 from fleetchat.fleet.versions import own_openvino, version_note
@@ -238,15 +238,25 @@ async def _dial(opening: Opening, chain: Chain, stage: Stage, address: Address, 
     try:
         return await dial(address, opening.key, purpose=purpose, connect_deadline=deadline)
     except PeerUnreachable as failure:
-        told = PeerUnreachable(
-            f"stage {stage.index}: {failure.message}",
-            hint=failure.hint or f"is `fleetchat peer` running at {address}?",
-        )
+        told = PeerUnreachable(f"stage {stage.index}: {failure.message}", hint=_hint(opening, stage, failure))
         chain.lose(stage, told, Cause.UNREACHABLE)
         raise told from failure
+    except PeerLost as failure:
+        lost = PeerLost(f"stage {stage.index}: {failure.message}", hint=_hint(opening, stage, failure))
+        chain.lose(stage, lost, Cause.UNREACHABLE)
+        raise lost from failure
     except FleetError as failure:
         chain.lose(stage, failure, Cause.REFUSED if isinstance(failure, PeerRefused) else Cause.UNREACHABLE)
         raise
+
+
+def _hint(opening: Opening, stage: Stage, failure: FleetError) -> str | None:
+    """Of a peer of the configuration, which file names it, and how it is taken out."""
+    options = opening.options
+    if options.named_in is None or options.peers[stage.index].address is None:
+        return failure.hint
+    hint = absence_hint(stage.address, options.named_in)
+    return f"{failure.hint}; or {hint}" if isinstance(failure, PeerLost) and failure.hint else hint
 
 
 async def _attach_both(opening: Opening, chain: Chain, links: list[Link]) -> tuple[Link, Link]:

@@ -10,6 +10,7 @@ from fleetchat.cutter.manifest import Manifest
 from fleetchat.errors import InputError
 from fleetchat.fleet.deadlines import Deadlines
 from fleetchat.ids import Address, Rollback
+from fleetchat.paths import config_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class FleetOptions:
     connect_deadline: float = 20.0  # seconds
     spares: tuple[PeerSpec, ...] = ()  # take the place of a stage that is lost; each has an address
     deadlines: Deadlines = field(default_factory=Deadlines)
+    named_in: Path | None = None  # the file that names the peers
 
 
 def candidates(options: FleetOptions) -> list[tuple[FleetOptions, str]]:
@@ -62,6 +64,17 @@ def candidates(options: FleetOptions) -> list[tuple[FleetOptions, str]]:
         return [(replace(options, kv="masked"), "the model's recurrent states have no pages")]
     reasons = {"paged": "the faster engine, and it passed its self-check on every stage", "masked": ""}
     return [(replace(options, kv=engine), reason) for engine, reason in reasons.items()]
+
+
+def absence_hint(address: Address, file: Path | None) -> str:
+    """What to do about a peer of the configuration that does not answer."""
+    if file is None:
+        return f"is `fleetchat peer` running at {address}?"
+    option = "" if file == config_folder() / "fleet.toml" else f" --fleet {file}"
+    return (
+        f"start `fleetchat peer` there, let its port through the firewall, or take it out of {file}: "
+        f"`fleetchat fleet remove {address}{option}`"
+    )
 
 
 def embedded_peers(stages: int) -> tuple[PeerSpec, ...]:

@@ -22,12 +22,14 @@ from fleetchat.app.events import (
     SnapshotTaken,
     StartProgressed,
     TextArrived,
+    Told,
 )
 from fleetchat.app.runtime import ChatRuntime
 from fleetchat.chat.messages import Message, Role
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.turn import Turn
 from fleetchat.errors import BuildError
+from fleetchat.fleet.event_log import EventKind
 from fleetchat.fleet.session import SamplingSettings
 from fleetchat.fleet.telemetry import Answer, FinishReason
 from tests.app.turns import asking
@@ -131,6 +133,17 @@ async def test_while_a_reply_is_written_the_fleet_is_looked_at_four_times_a_seco
         assert sum(isinstance(event, SnapshotTaken) for event in log) == 1, "at once"
         await trio.sleep(9)
         assert 35 <= sum(isinstance(event, SnapshotTaken) for event in log) <= 38
+
+
+async def test_a_move_that_failed_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    backend = FakeBackend()
+    async with serving(backend) as (_, log):
+        await log.wait_ready()
+        backend.fleets[0].events.note(1.0, EventKind.STAYED, "2 stages serve on: no peer answers")
+        await log.wait_for(lambda event: isinstance(event, Told))
+        assert [event.text for event in log if isinstance(event, Told)] == [
+            "The fleet did not move: 2 stages serve on: no peer answers"
+        ]
 
 
 async def test_a_prompt_is_answered_in_coalesced_text(autojump_clock: trio.testing.MockClock) -> None:

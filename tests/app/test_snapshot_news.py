@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fleetchat.app.events import ChatNumber, SnapshotTaken
-from fleetchat.app.snapshot_news import SnapshotNews
+from fleetchat.app.snapshot_news import RefusedMoves, SnapshotNews
+from fleetchat.fleet.event_log import EventKind, EventLog
 from tests.fakes.panel import busy_snapshot, resting_snapshot
 
 
@@ -53,3 +54,15 @@ def test_a_session_that_comes_or_goes_is_news() -> None:
     assert news.has(SnapshotTaken(resting))
     assert news.has(SnapshotTaken(resting, {}, {ChatNumber(1): 7}))
     assert news.has(SnapshotTaken(resting, {ChatNumber(1): 3.5}, {ChatNumber(1): 7}))
+
+
+def test_a_move_that_failed_is_told_once() -> None:
+    log, refusals = EventLog(), RefusedMoves()
+    resting = resting_snapshot(104.0)
+    log.note(1.0, EventKind.MOVING, "1 stage is made ready")
+    log.note(2.0, EventKind.STAYED, "2 stages serve on: no peer answers")
+    first = replace(resting, events=log.listed())
+    assert refusals.new(first) == ["The fleet did not move: 2 stages serve on: no peer answers"]
+    assert refusals.new(first) == []
+    log.note(3.0, EventKind.STAYED, "again")
+    assert refusals.new(replace(resting, events=log.listed())) == ["The fleet did not move: again"]

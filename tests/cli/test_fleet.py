@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fleetchat.cli.main import main
 from fleetchat.config import load
+from fleetchat.fleet import greeting
+from fleetchat.fleet.greeting import Greeting, greet
+from fleetchat.ids import Address
 from fleetchat.keys import read_key
+from tests.fakes.peers import nobody_listens
 
 OWN = """\
 # mine
@@ -30,7 +35,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(f"FLEETCHAT_{name}_DIR", str(tmp_path / name.lower()))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(greeting, "greet", everybody_answers)
     return tmp_path / "config"
+
+
+async def everybody_answers(addresses: Sequence[Address], key: bytes | None) -> Greeting:
+    return Greeting(addresses[0], True, "answers")
 
 
 def test_a_key_is_made_once_and_never_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +96,23 @@ def test_peers_come_and_go_and_the_file_stays_what_it_was(
     assert main(["fleet", "remove", "left"]) == 0
     assert main(["fleet", "remove", "[fd00::3]:7077"]) == 0
     assert path.read_text(encoding="utf-8") == OWN
+
+
+def test_a_peer_that_does_not_answer_is_written_with_a_note(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(greeting, "greet", greet)
+    for more, path in (([], folder / "fleet.toml"), (["--fleet", "other.toml"], Path.cwd() / "other.toml")):
+        with nobody_listens() as nobody:
+            assert main(["fleet", "add", str(nobody), *more]) == 0
+        captured = capsys.readouterr()
+        assert captured.out == f"added {nobody} to {path}: 1 stage\n"
+        option = f" --fleet {path}" if more else ""
+        assert captured.err.splitlines()[-1] == (
+            "note: it was added, but it does not answer: connection refused; start `fleetchat peer` there, "
+            f"let its port through the firewall, or take it out of {path}: "
+            f"`fleetchat fleet remove {nobody}{option}`"
+        )
 
 
 def test_a_new_file_is_the_users_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from fleetchat.chat.messages import Message
 from fleetchat.chat.overflow import FittedPrompt
 from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetError, PeerLost, PromptError
+from fleetchat.fleet.event_log import EventLog
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest, SamplingSettings
 from fleetchat.fleet.telemetry import Answer, FinishReason, FleetSnapshot, SessionSnapshot
@@ -112,6 +113,7 @@ class FakeFleet:
     sessions: list[FakeSession] = field(default_factory=list)
     failed: trio.Event = field(default_factory=trio.Event)
     looked_at: int = 0  # snapshots that were taken
+    events: EventLog = field(default_factory=EventLog)
 
     def new_session(self) -> FakeSession:
         self.sessions.append(FakeSession(self))
@@ -122,7 +124,8 @@ class FakeFleet:
         sessions = tuple(
             SessionSnapshot(one.number, 5, 0, 0, one.generating, 10.0 * one.number) for one in self.sessions
         )
-        return dataclasses.replace(snapshot(), sessions=sessions, taken=trio.current_time())
+        now, events = trio.current_time(), self.events.listed()
+        return dataclasses.replace(snapshot(), sessions=sessions, taken=now, events=events)
 
     async def propose_cut(self) -> ProposedCut:
         await trio.lowlevel.checkpoint()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
 
 from fleetchat.engine.interface import StageEngine
-from fleetchat.errors import CellsRefused, EngineRefused, FleetError, PeerUnreachable
+from fleetchat.errors import CellsRefused, EngineRefused, FleetError, PeerLost, PeerUnreachable
 from fleetchat.fleet import epochs
 from fleetchat.fleet.coordinator import Fleet, FleetSession
 from fleetchat.fleet.event_log import EventKind
@@ -176,6 +179,26 @@ async def test_a_peer_that_does_not_answer_changes_nothing() -> None:
             await fleet.move_to(standing.options("abc"))
         assert (await ask(fleet)).text == TEXT
         assert fleet.snapshot().epoch == 1
+
+
+async def test_of_a_peer_that_does_not_answer_the_file_and_the_way_out_are_told(tmp_path: Path) -> None:
+    """Whether nobody listens, or somebody who says nothing that a peer says."""
+    file = tmp_path / "fleet.toml"
+
+    async def hang_up(stream: trio.SocketStream) -> None:
+        await stream.aclose()
+
+    async with standing_fleet("ab") as (fleet, standing), trio.open_nursery() as nursery:
+        [listener] = await nursery.start(partial(trio.serve_tcp, host="127.0.0.1"), hang_up, 0)
+        for port in (1, listener.socket.getsockname()[1]):
+            standing.addresses["c"] = dead = Address("127.0.0.1", port)
+            with pytest.raises((PeerUnreachable, PeerLost)) as refused:
+                await fleet.move_to(replace(standing.options("abc"), named_in=file))
+            assert refused.value.message.startswith("stage 2: ")
+            assert f"take it out of {file}: `fleetchat fleet remove {dead} --fleet {file}`" in str(
+                refused.value.hint
+            )
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_move_that_is_called_off_changes_nothing() -> None:
