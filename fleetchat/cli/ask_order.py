@@ -32,6 +32,13 @@ class OrderedAnswers:
         else:
             self._waiting[conversation].append(action)
 
+    def then(self, conversation: int, action: Callable[[], None]) -> None:
+        """Do `action` when it is that conversation's turn and all before it is written."""
+        if self._writer is None:
+            action()
+        else:
+            self.add(conversation, lambda writer: writer.then(action))
+
     def end(self, conversation: int) -> None:
         """Nothing more comes from that conversation."""
         self._ended[conversation] = True
@@ -66,6 +73,10 @@ class AnswerStream:
 
     def end_answer(self) -> None:
         self._order.add(self._conversation, AnswerWriter.end_answer)
+
+    def then(self, action: Callable[[], None]) -> None:
+        """Do `action` when all that the conversation has said is written; at once where nothing is."""
+        self._order.then(self._conversation, action)
 
     def end(self) -> None:
         self._order.end(self._conversation)

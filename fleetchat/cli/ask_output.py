@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
@@ -46,7 +47,7 @@ class AnswerWriter:
 
     def __init__(self, write: Write = write_stdout) -> None:
         self._write = write
-        self._pending: list[str] = []
+        self._pending: deque[str | Callable[[], None]] = deque()
         self._last = ""
         self._writing = False
         self._closed = False
@@ -59,6 +60,11 @@ class AnswerWriter:
             self._pending.append(text)
             self._last = text[-1]
             self._more.set()
+
+    def then(self, action: Callable[[], None]) -> None:
+        """Do `action` on the trio thread as soon as all before it is written: what stderr says in between."""
+        self._pending.append(action)
+        self._more.set()
 
     def end_answer(self) -> None:
         """End the last line of an answer, if it is not ended."""
@@ -76,12 +82,21 @@ class AnswerWriter:
                 await self._more.wait()
                 self._more = trio.Event()
                 continue
-            text, self._pending = "".join(self._pending), []
+            await self._write_until_action()
+            self._written.set()
+            self._written = trio.Event()
+
+    async def _write_until_action(self) -> None:
+        text = ""
+        while self._pending and isinstance(piece := self._pending[0], str):
+            text += piece
+            self._pending.popleft()
+        if text:
             self._writing = True
             await trio.to_thread.run_sync(self._write, text, abandon_on_cancel=True)
             self._writing = False
-            self._written.set()
-            self._written = trio.Event()
+        elif callable(action := self._pending.popleft()):
+            action()
 
     async def flush(self) -> None:
         """Wait until everything that was put is written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import trio
@@ -120,6 +121,7 @@ class Asking(Generic[SessionType]):
         self._progress = progress
         self._writer = writer
         self._running: list[SessionType] = []
+        self._speaking = 0  # replies of which something is, or may be, on the screen already
         self._stopped = False
         self.answers: list[Answered] = []
         self.failure: FleetchatError | None = None
@@ -152,7 +154,7 @@ class Asking(Generic[SessionType]):
             if not self._stopped:
                 await self._converse(number, opened, stream)
         except FleetchatError as failure:
-            self._note_failure(failure)
+            self._note_failure(failure, stream)
         finally:
             stream.end()
             places.release_on_behalf_of(number)
@@ -165,7 +167,7 @@ class Asking(Generic[SessionType]):
                 prompt_ids = opened.first_ids if turn == 0 else opened.conversation.ask(text)
                 answer = await self._reply(session, self._settings.request(prompt_ids, turn), stream)
                 self.answers.append(Answered(number, turn, answer))
-                self._say_how_it_ended(answer)
+                self._say_how_it_ended(answer, stream)
                 if self._stopped or answer.finish_reason in FINAL:
                     break
                 opened.conversation.answered(answer.text, answer.token_ids)
@@ -176,36 +178,45 @@ class Asking(Generic[SessionType]):
     async def _reply(self, session: SessionType, request: GenerationRequest, stream: AnswerStream) -> Answer:
         sanitiser = Sanitiser()
         stream.begin_answer()
+        speaks = False
 
         def show(text: str) -> None:
-            self._progress.clear()
+            nonlocal speaks
+            if not speaks:
+                speaks = True
+                self._speaking += 1
+                self._progress.clear()
             stream.put(sanitiser.push(text))
 
-        answer = await self._fleet.generate(
-            session, request, self._settings.new_decoder(), on_text=show, on_prefill=self._show_prefill
-        )
-        stream.end_answer()
-        if self._writer is not None:
-            await self._writer.flush()  # on a terminal, what stderr says next comes after it
+        try:
+            answer = await self._fleet.generate(
+                session, request, self._settings.new_decoder(), on_text=show, on_prefill=self._show_prefill
+            )
+            stream.end_answer()
+            if self._writer is not None:
+                await self._writer.flush()
+        finally:
+            self._speaking -= speaks
         return answer
 
     def _show_prefill(self, done: int, total: int) -> None:
-        self._progress.passing(f"reading the prompt: {done:,} of {total:,} tokens")
+        """While an answer is being written, its line is no place for anything else."""
+        if not self._speaking or self._writer is None:
+            self._progress.passing(f"reading the prompt: {done:,} of {total:,} tokens")
 
-    def _say_how_it_ended(self, answer: Answer) -> None:
-        self._progress.clear()
-        for note in answer.notes:
-            self._progress.say(f"note: {note}")
-        ending = finish_note(answer, context=self._settings.context)
-        if ending is not None:
-            self._progress.say(ending)
+    def _say_how_it_ended(self, answer: Answer, stream: AnswerStream) -> None:
+        said = [f"note: {note}" for note in answer.notes]
+        if (ending := finish_note(answer, context=self._settings.context)) is not None:
+            said.append(ending)
+        for line in said:
+            stream.then(partial(self._progress.say, line))
         if answer.finish_reason is FinishReason.ERROR:
             message, hint = answer.error or ("the reply failed", "")
-            self._note_failure(FleetError(message, hint=hint or None))
+            self._note_failure(FleetError(message, hint=hint or None), stream)
 
-    def _note_failure(self, failure: FleetchatError) -> None:
-        """The first failure is raised in the end; what fails after it is said here."""
+    def _note_failure(self, failure: FleetchatError, stream: AnswerStream) -> None:
+        """The first failure is raised in the end; what fails after it is said below its answer."""
         if self.failure is None:
             self.failure = failure
         else:
-            self._progress.say(f"error: {failure.message}")
+            stream.then(partial(self._progress.say, f"error: {failure.message}"))

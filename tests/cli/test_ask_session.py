@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from io import StringIO
 
 import pytest
 import trio
@@ -8,12 +9,13 @@ import trio
 from fleetchat.chat.conversation import ChatFormat, Conversation
 from fleetchat.chat.template import ChatTemplate
 from fleetchat.chat.tokenizer import ChatTokenizer
-from fleetchat.cli.ask_output import AnswerWriter, LineProgress
+from fleetchat.cli.ask_output import AnswerWriter, LineProgress, TerminalProgress
 from fleetchat.cli.ask_session import Asking, ReplySettings, open_conversations
 from fleetchat.errors import PromptError
-from fleetchat.fleet.session import SamplingSettings
-from fleetchat.fleet.telemetry import FinishReason
-from tests.fakes.asked_fleet import AskedFleet, Script
+from fleetchat.fleet.reply import TextDecoder
+from fleetchat.fleet.session import GenerationRequest, SamplingSettings
+from fleetchat.fleet.telemetry import Answer, FinishReason
+from tests.fakes.asked_fleet import AskedFleet, Script, ScriptedSession
 from tests.fakes.small_tokenizers import byte_level
 
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>\n{% endfor %}assistant: "
@@ -109,6 +111,57 @@ async def test_a_cut_answer_says_so_and_can_be_continued() -> None:
     await asked.run()
     assert asked.said == ["the answer was cut after 1 token (--max-tokens)"]
     assert asked.stdout == "half\n\n---\n\nrest\n"
+
+
+class TakingTurns(AskedFleet):
+    """The second conversation reads its prompt and is cut while the first is in mid-line."""
+
+    def __init__(self) -> None:
+        super().__init__([], places=2)
+        self.first_speaks, self.second_ended = trio.Event(), trio.Event()
+
+    async def generate(
+        self,
+        session: ScriptedSession,
+        request: GenerationRequest,
+        decoder: TextDecoder,
+        *,
+        on_text: Callable[[str], None],
+        on_prefill: Callable[[int, int], None],
+    ) -> Answer:
+        first = session.number == 0
+        if not first:
+            await self.first_speaks.wait()
+        on_prefill(0, 9)
+        if first:
+            on_text("one ")
+            self.first_speaks.set()
+            await self.second_ended.wait()
+        self.scripts.append(Script(["more" if first else "other"], FinishReason.LENGTH))
+        return await super().generate(session, request, decoder, on_text=on_text, on_prefill=on_prefill)
+
+    async def close_session(self, session: ScriptedSession) -> None:
+        await super().close_session(session)
+        self.second_ended.set()
+
+
+@pytest.mark.trio
+async def test_what_is_said_of_an_answer_stands_below_it_and_never_in_another() -> None:
+    """stdout and stderr are one terminal here."""
+    screen = StringIO()
+    asked = Asked([("A",), ("B",)], [])
+    asked.fleet = TakingTurns()
+
+    def write(text: str) -> None:
+        screen.write(text)
+
+    asked.writer = AnswerWriter(write)
+    progress = TerminalProgress(screen, lambda: 80, str)
+    asked.asking = Asking(asked.fleet, SETTINGS, progress, asked.writer)
+    await asked.run()
+    shown = screen.getvalue().split("\r")[-1]
+    cut = "the answer was cut after 1 token (--max-tokens)\n"
+    assert shown == f"one more\n{cut}\n---\n\nother\n{cut}"
 
 
 @pytest.mark.trio
