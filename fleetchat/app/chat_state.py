@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from typing import Any
 
 from fleetchat.app.events import ChatNumber
 from fleetchat.app.tab_strip import Mark, TabLabel
@@ -16,6 +17,7 @@ from fleetchat.fleet.resumption import MOVED
 from fleetchat.fleet.telemetry import Answer, FinishReason
 
 NEW_TITLE = "New chat"
+NOTHING_ADDED = "the model has nothing to add: this reply is complete"
 TITLE_LENGTH = 60  # characters taken from the first message
 
 STATUS_OF = {
@@ -122,7 +124,9 @@ class ChatState:
         before = self.tree.node(self.head)
         ids = before.token_ids if before.model == model else None
         self.continued = dataclasses.replace(before, token_ids=ids)
-        node = dataclasses.replace(self.continued, status=Status.WRITING, model=model, error=None, notes=())
+        # Without ids: what is saved while it grows has more text than the ids it began with.
+        fresh: dict[str, Any] = {"model": model, "token_ids": None, "error": None, "notes": ()}
+        node = dataclasses.replace(self.continued, status=Status.WRITING, **fresh)
         self._put_head(node)
         self.writing = node.id
         self.failed = False
@@ -191,12 +195,14 @@ def _at_rest(node: Node) -> Node:
 
 def finished_node(node: Node, answer: Answer, continued: Node | None) -> Node:
     """A reply with what the fleet said in the end. `continued` is its beginning, of an earlier turn."""
-    figures = figures_of(answer)
+    figures, notes = figures_of(answer), answer.notes
     text, ids = answer.text, answer.token_ids or None
     if continued is not None:
         text = continued.text + text
         ids = (*continued.token_ids, *answer.token_ids) if continued.token_ids is not None else None
-        figures = dataclasses.replace(figures, tokens=continued.figures.tokens + figures.tokens)
+        figures = figures.after(continued.figures)
+        if not answer.token_ids and answer.finish_reason is FinishReason.STOP:
+            notes = (*notes, NOTHING_ADDED)
     return dataclasses.replace(
         node,
         text=text or node.text,
@@ -205,7 +211,7 @@ def finished_node(node: Node, answer: Answer, continued: Node | None) -> Node:
         seed=answer.seed,
         figures=figures,
         error=answer.error,
-        notes=answer.notes,
+        notes=notes,
     )
 
 

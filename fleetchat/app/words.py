@@ -78,7 +78,7 @@ def finish_words(node: Node, context: int) -> str:
         case Status.COMPLETE:
             return "finished"
         case Status.LENGTH:
-            return f"cut at the limit of {counted(node.figures.tokens, 'token')} a reply"
+            return length_words(node.figures)
         case Status.CONTEXT:
             return f"the context of {counted(context, 'token')} is full; start a new chat (Ctrl+N)"
         case Status.STOPPED:
@@ -89,6 +89,13 @@ def finish_words(node: Node, context: int) -> str:
             return error_words(node.error)
         case Status.WRITING:
             return "being written"
+
+
+def length_words(figures: Figures) -> str:
+    """Each continuation may write as many tokens as a reply."""
+    if figures.added:
+        return f"cut again, at the limit of {counted(figures.added, 'token')} at a time"
+    return f"cut at the limit of {counted(figures.tokens, 'token')} a reply"
 
 
 def error_words(error: tuple[str, str] | None) -> str:

@@ -36,9 +36,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a reply cost."""
+    """What a reply cost.
+
+    `tokens` of the whole reply and `prompt_tokens` before it together are what the context held at its end.
+    `added` are those of its last continuation, 0 when it was written in one go.
+    """
 
     tokens: int = 0
+    added: int = 0
     tokens_per_s: float = 0.0
     ttft_ms: float = 0.0
     prompt_tokens: int = 0
@@ -47,6 +52,28 @@ class Figures:
     rollbacks: int = 0
     compactions: int = 0
     recoveries: int = 0
+
+    def after(self, before: Figures) -> Figures:
+        """Of a reply gone on with: `self` is the continuation, whose prompt ended with the reply so far.
+
+        The speed is that of all tokens, each part at its own.
+        """
+        if not self.tokens:
+            return before
+        parts = [part for part in (before, self) if part.tokens and part.tokens_per_s > 0]
+        seconds = sum(part.tokens / part.tokens_per_s for part in parts)
+        return Figures(
+            tokens=before.tokens + self.tokens,
+            added=self.tokens,
+            tokens_per_s=sum(part.tokens for part in parts) / seconds if parts else 0.0,
+            ttft_ms=before.ttft_ms or self.ttft_ms,
+            prompt_tokens=max(0, self.prompt_tokens - before.tokens),
+            drafted=before.drafted + self.drafted,
+            accepted=before.accepted + self.accepted,
+            rollbacks=before.rollbacks + self.rollbacks,
+            compactions=before.compactions + self.compactions,
+            recoveries=before.recoveries + self.recoveries,
+        )
 
 
 @dataclass(frozen=True, slots=True)

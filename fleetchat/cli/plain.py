@@ -105,20 +105,29 @@ class PlainChat:
         say(reply_footer(node, self._context))
 
     def _follow(self) -> Node:
-        """Print the reply as it comes. The first Ctrl+C stops it, the second leaves."""
+        """Print the reply as it comes. The first Ctrl+C stops it, the second leaves.
+
+        To a continuation the model may have nothing to add: then it has no line of its own.
+        """
         sanitiser, stopped, saved = Sanitiser(), False, time.monotonic()
-        print(f"{sanitise(self._model)}: ", end="", flush=True)
+        begun = self._state.continued is None
+        if begun:
+            self._begin_reply()
         while True:
             try:
                 match self._events.get():
                     case events.TextArrived(chat, text) if chat == self._state.number:
+                        if not begun:
+                            begun = True
+                            self._begin_reply()
                         print(sanitiser.push(text), end="", flush=True)
                         node = self._state.take(text)
                         if node is not None and time.monotonic() - saved > 1:
                             saved = time.monotonic()
                             self._history.checkpoint(node.id, node.text)
                     case events.ReplyFinished(chat, answer) if chat == self._state.number:
-                        print(flush=True)
+                        if begun:
+                            print(flush=True)
                         finished = self._state.finish(answer, seen=True)
                         assert finished is not None
                         return finished
@@ -127,6 +136,9 @@ class PlainChat:
                     raise
                 stopped = True
                 self._runtime.stop(self._state.number)
+
+    def _begin_reply(self) -> None:
+        print(f"{sanitise(self._model)}: ", end="", flush=True)
 
     def _wait_ready(self) -> None:
         told = ""

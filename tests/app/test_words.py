@@ -1,12 +1,22 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from rich.cells import cell_len
 
 from fleetchat.app.chat_state import ChatState
 from fleetchat.app.events import ChatNumber
 from fleetchat.app.widgets.header_line import what_fits
-from fleetchat.app.words import counted, progress_line, reply_footer
+from fleetchat.app.words import (
+    context_words,
+    counted,
+    finish_words,
+    progress_line,
+    reply_figures,
+    reply_footer,
+)
+from fleetchat.chat.tree import Figures
 from fleetchat.fleet.telemetry import Answer, FinishReason
 from tests.fakes.runtime import answer
 
@@ -43,6 +53,81 @@ def test_an_error_has_lines_of_its_own() -> None:
 
 def test_a_reply_without_tokens_has_no_figures() -> None:
     assert footer(answer("", reason=FinishReason.CANCELLED), 2048) == "stopped by you"
+
+
+def continued(*parts: Answer) -> ChatState:
+    """A chat with one reply that came in parts: each prompt ends with what was written before."""
+    state = ChatState(ChatNumber(1))
+    state.ask("question", 0.0)
+    state.begin_reply("model", 0.0)
+    state.finish(parts[0], seen=True)
+    written = parts[0].completion_tokens
+    for part in parts[1:]:
+        state.begin_continuation("model")
+        state.finish(dataclasses.replace(part, prompt_tokens=part.prompt_tokens + written), seen=True)
+        written += part.completion_tokens
+    return state
+
+
+@pytest.mark.parametrize("reason", [FinishReason.STOP, FinishReason.CANCELLED, FinishReason.LENGTH])
+def test_a_continued_reply_counts_once(reason: FinishReason) -> None:
+    sizes = (88, 5, 40)
+    for number in range(1, len(sizes) + 1):
+        parts = [answer("words", reason=reason, tokens=size) for size in sizes[:number]]
+        state = continued(*parts)
+        tokens = sum(sizes[:number])
+        assert context_words(state, "", 1000) == f"{12 + tokens} of 1,000 tokens"
+        [_, reply] = state.path
+        assert reply_figures(reply.figures) == f"{tokens} tokens · 21.4 tokens/s · first token after 0.18 s"
+
+
+@pytest.mark.parametrize("before", [FinishReason.STOP, FinishReason.CANCELLED, FinishReason.LENGTH])
+def test_what_has_nothing_to_add_is_complete_and_costs_nothing(before: FinishReason) -> None:
+    first = answer("two words", reason=before)
+    state = continued(first, answer(""))
+    [_, reply] = state.path
+    assert reply == dataclasses.replace(
+        continued(answer("two words")).path[1],
+        id=reply.id,
+        parent=reply.parent,
+        notes=("the model has nothing to add: this reply is complete",),
+    )
+    assert context_words(state, "", 100) == "14 of 100 tokens"
+
+
+def test_a_continuation_that_brought_nothing_keeps_the_figures() -> None:
+    for reason, words in (
+        (FinishReason.CANCELLED, " · stopped by you"),
+        (FinishReason.ERROR, "\nfailed: lost"),
+    ):
+        state = continued(answer("two words"), answer("", reason=reason, error=("lost", "")))
+        assert reply_footer(state.path[1], 2048) == f"{FIGURES}{words}"
+
+
+def test_the_limit_of_a_continuation_is_the_limit_of_a_reply() -> None:
+    cut = answer("words", reason=FinishReason.LENGTH, tokens=6)
+    said = [finish_words(continued(*[cut] * times).path[1], 2048) for times in (1, 2, 3)]
+    assert said == [
+        "cut at the limit of 6 tokens a reply",
+        *["cut again, at the limit of 6 tokens at a time"] * 2,
+    ]
+
+
+def test_the_speed_of_a_continued_reply_is_that_of_all_its_tokens() -> None:
+    slow, fast = Figures(tokens=10, tokens_per_s=10.0), Figures(tokens=30, tokens_per_s=30.0)
+    assert fast.after(slow).tokens_per_s == 20.0
+    assert fast.after(Figures(tokens=5)).tokens_per_s == 30.0
+    assert Figures(tokens=1).after(Figures()).tokens_per_s == 0.0
+
+
+def test_what_is_saved_of_a_continuation_has_no_ids_that_end_before_its_text() -> None:
+    state = continued(answer("two words", reason=FinishReason.CANCELLED))
+    state.begin_continuation("model")
+    assert state.turn().messages[-1].token_ids == (0, 1)
+    state.take(" more")
+    left = state.abandon()
+    assert left is not None
+    assert (left.text, left.token_ids) == ("two words more", None)
 
 
 def test_counted() -> None:

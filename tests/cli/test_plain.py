@@ -78,6 +78,24 @@ def test_commands_work_line_by_line(history: History, capsys: pytest.CaptureFixt
     assert [chat.messages for chat in history.chats()] == [4, 3]
 
 
+def test_a_continuation_without_a_word_has_no_line_of_its_own(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Complete(Answering):
+        def submit(self, chat: ChatNumber, turn: Turn) -> None:
+            if turn.continues:
+                FakeRuntime.submit(self, chat, turn)
+                self.say(ReplyFinished(chat, answer("")))
+            else:
+                super().submit(chat, turn)
+
+    converse(Complete(), history, "hello", "/continue")
+    figures = "1 token · 21.4 tokens/s · first token after 0.18 s · finished\n"
+    shown = capsys.readouterr().out
+    complete = f"{figures}note: the model has nothing to add: this reply is complete\n"
+    assert shown.endswith(f"{MODEL}: HELLO[2J\n{figures}{complete}")
+
+
 def test_the_first_interrupt_stops_a_reply(history: History, capsys: pytest.CaptureFixture[str]) -> None:
     class Interrupted(Answering):
         def submit(self, chat: ChatNumber, turn: Turn) -> None:
