@@ -76,6 +76,12 @@ class HistoryError(FleetchatError):
     """The chat store cannot be opened, read or written."""
 
 
+class HistoryUnwritable(HistoryError):
+    """The place of the chat store cannot be written: the user must make it writable, or choose another."""
+
+    exit_code = ExitCode.WRONG_INPUT
+
+
 class FleetError(FleetchatError):
     """The fleet failed at run time."""
 

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from fleetchat.errors import ConfigError
+from fleetchat.paths import unwritable
 
 KEY_BYTES = 32
 KEY_FILE_NAME = "fleet.key"  # in the user's configuration folder
@@ -102,7 +103,7 @@ def create_private(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         _name_if_free(temporary, path)
     except OSError as error:
-        raise ConfigError(f"the file {path} cannot be written: {error.strerror or error}") from None
+        raise unwritable(path, error) from None
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -1,14 +1,15 @@
 """Where things live: the user's folders, and what is shipped with the program.
 
-Each folder can be moved by an environment variable. Nothing here creates a folder.
+Each folder can be moved by an environment variable. Nothing here creates a folder but `require_writable`.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
-from fleetchat.errors import FleetchatError
+from fleetchat.errors import ConfigError, FleetchatError
 
 SHIPPED = ("fleet.toml", "shards", "themes")
 
@@ -65,6 +66,34 @@ def shipped(name: str) -> Path:
         f"this installation of fleetchat is damaged: {name} is missing",
         hint="install it again: python -m pip install --force-reinstall --no-deps .",
     )
+
+
+def require_writable(folder: Path) -> None:
+    """Make a folder of ours if need be. Raises ConfigError when it cannot be made, or written in."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    except OSError as error:
+        raise unwritable(folder, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> ConfigError:
+    """What is said of a file or folder that cannot be written, and which variable moves it, if one does."""
+    reason = (error.strerror or str(error)).lower()
+    folders = {
+        "FLEETCHAT_STATE_DIR": ("state", state_folder()),
+        "FLEETCHAT_CACHE_DIR": ("cache", cache_folder()),
+        "FLEETCHAT_CONFIG_DIR": ("configuration", config_folder()),
+    }
+    for variable, (kind, folder) in folders.items():
+        if path.is_relative_to(folder):
+            named = f"{variable} names it" if _moved(variable) else f"{variable} moves it"
+            return ConfigError(
+                f"{path} cannot be written: {reason}",
+                hint=f"it is in the {kind} folder {folder}: {named}, `fleetchat paths` shows them all",
+            )
+    return ConfigError(f"{path} cannot be written: {reason}")
 
 
 def _moved(variable: str) -> Path | None:

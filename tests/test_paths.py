@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetchat import paths
-from fleetchat.errors import FleetchatError
+from fleetchat.errors import ConfigError, FleetchatError
 
 FOLDERS = {
     "FLEETCHAT_CONFIG_DIR": paths.config_folder,
@@ -43,6 +43,36 @@ def test_a_relative_variable_becomes_absolute(tmp_path: Path, monkeypatch: pytes
 def test_logs_lie_in_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEETCHAT_STATE_DIR", str(tmp_path))
     assert paths.log_folder() == tmp_path / "logs"
+
+
+@pytest.mark.parametrize("variable", FOLDERS)
+def test_a_folder_that_cannot_be_written_is_named_with_its_variable(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    for name in FOLDERS:
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv(variable, str(tmp_path / "file" / "ours"))
+    folder = FOLDERS[variable]() / "logs"
+    with pytest.raises(ConfigError) as refused:
+        paths.require_writable(folder)
+    assert refused.value.message.startswith(f"{folder} cannot be written: ")
+    kind = {"STATE": "state", "CACHE": "cache", "CONFIG": "configuration"}[variable.split("_")[1]]
+    assert refused.value.hint == (
+        f"it is in the {kind} folder {folder.parent}: {variable} names it, `fleetchat paths` shows them all"
+    )
+
+
+def test_a_folder_of_ours_is_made(tmp_path: Path) -> None:
+    paths.require_writable(tmp_path / "one" / "two")
+    assert (tmp_path / "one" / "two").is_dir()
+
+
+def test_of_another_place_no_variable_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError) as refused:
+        paths.require_writable(tmp_path / "file" / "store")
+    assert refused.value.hint is None
 
 
 @pytest.mark.parametrize("name", paths.SHIPPED)

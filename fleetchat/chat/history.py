@@ -24,7 +24,8 @@ from fleetchat.chat.schema import migrate
 from fleetchat.chat.search import TRIGRAM, Excerpt, excerpt, like, matching, name_excerpt
 from fleetchat.chat.tree import Figures, MessageId, MessageTree, Node, Status, new_message_id
 from fleetchat.chat.writers import Writers
-from fleetchat.errors import HistoryError
+from fleetchat.errors import HistoryError, HistoryUnwritable
+from fleetchat.paths import unwritable
 
 ChatId = NewType("ChatId", int)
 
@@ -226,7 +227,10 @@ def open_history(path: Path) -> History:
         connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
         )
-    except (OSError, sqlite3.Error) as error:
+    except OSError as error:
+        told = unwritable(path, error)
+        raise HistoryUnwritable(f"the chat store cannot be opened: {told.message}", hint=told.hint) from error
+    except sqlite3.Error as error:
         raise HistoryError(f"the chat store {path} cannot be opened: {error}") from error
     try:
         connection.execute("PRAGMA journal_mode = WAL")

@@ -14,6 +14,7 @@ from fleetchat.config.peer_tables import add_peer, remove_peer, set_in_peer, uns
 from fleetchat.config.peers import PeerSettings
 from fleetchat.config.remembered import write_private
 from fleetchat.errors import ConfigError
+from fleetchat.paths import unwritable
 from fleetchat.spelling import nearest
 
 FIRST_LINES = """\
@@ -125,7 +126,7 @@ def _write(path: Path, text: str) -> None:
         if mode is not None:
             os.chmod(target, mode)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
 
 
 def _not_edited(path: Path, error: ValueError) -> ConfigError:

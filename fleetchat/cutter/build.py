@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from fleetchat.cutter.vocabulary import text_ids
 from fleetchat.cutter.whole import TOKENIZER, Whole, converter_of, copy_vocabulary, obtain_whole
 from fleetchat.errors import BuildError, DiskFull, ShardDamaged, SourceError
 from fleetchat.ids import BuildKey
+from fleetchat.paths import unwritable
 
 # A full disk, a quota, a limit of the size of a file (EDQUOT is unknown on Windows).
 NO_SPACE = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -271,6 +273,8 @@ def _disk_full_explained(store: Store) -> Iterator[None]:
     except OSError as error:
         if error.errno in NO_SPACE:
             raise _disk_full(store) from error
+        if not store.root.is_dir() or not os.access(store.root, os.W_OK):
+            raise unwritable(store.root, error) from error
         raise BuildError(f"the store {store.root} cannot be written: {error}") from error
     except RuntimeError as error:  # openvino's own
         reason = " ".join(str(error).split())

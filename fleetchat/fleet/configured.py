@@ -37,6 +37,8 @@ async def prepare_fleet(
     peers = peers_of(config)
     store = Store(paths.store_folder())
     key = key_of(config, (*peers, *spares_of(config)))
+    if any(peer.address is None for peer in peers):
+        paths.require_writable(paths.log_folder())  # said before a build that takes minutes
     drafter, draft_model = drafter_of(config, recipe), draft_of(config, recipe)
     require_draft_model(drafter, draft_model)
     manifest = await build_in_process(

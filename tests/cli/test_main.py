@@ -38,6 +38,38 @@ def run_module(*arguments: str, **options: object) -> subprocess.CompletedProces
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
+@pytest.mark.parametrize(
+    ("variable", "command"),
+    [
+        ("STATE", "ask hi"),
+        ("STATE", "chats list"),
+        ("STATE", "--plain"),
+        ("CACHE", "ask hi"),
+        ("CACHE", "shards build smollm2-135m"),
+        ("CONFIG", "fleet key"),
+        ("CONFIG", "fleet add local"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_the_users_to_change(
+    variable: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "file").touch()
+    for name in ("STATE", "CACHE", "CONFIG"):
+        monkeypatch.setenv(f"FLEETCHAT_{name}_DIR", str(tmp_path / name))
+    monkeypatch.setenv(f"FLEETCHAT_{variable}_DIR", str(tmp_path / "file" / "ours"))
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2].startswith("error: ")
+    assert f"{tmp_path / 'file' / 'ours'}" in lines[-2]
+    assert "cannot be written: " in lines[-2]
+    assert f"FLEETCHAT_{variable}_DIR names it" in lines[-1]
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as leaving:
         main(["--version"])
