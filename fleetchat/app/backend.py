@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.overflow import FittedPrompt
 from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetError
@@ -40,6 +41,10 @@ class ChatModel(Protocol):
 
     @property
     def stop_ids(self) -> frozenset[int]: ...
+
+    @property
+    def configured(self) -> ChatOptions:
+        """Of what a chat may set: the parts that belong to the prompt, `system` and `overflow`."""
 
     def render(self, turn: Turn, *, context: int, max_tokens: int) -> FittedPrompt:
         """The prompt of a turn for a fleet that holds `context` tokens. Raises PromptError."""

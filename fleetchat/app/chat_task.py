@@ -42,6 +42,12 @@ class GenerationSettings:
             max_tokens=options.max_tokens or self.max_tokens,
         )
 
+    def shown_with(self, options: ChatOptions) -> ChatOptions:
+        """These settings as what a chat may set, added to the options of the prompt."""
+        return dataclasses.replace(
+            options, **dataclasses.asdict(self.sampling), seed=self.seed, max_tokens=self.max_tokens
+        )
+
     def seed_of(self, turn: Turn) -> int:
         """Turn t takes the seed plus t; without a seed, and for another try, 63 random bits."""
         if self.seed is None or turn.another:

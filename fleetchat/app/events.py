@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType, Protocol
 
+from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.turn import Turn
 from fleetchat.fleet.telemetry import Answer, FleetSnapshot
 
@@ -34,10 +35,11 @@ class StartProgressed:
 
 @dataclass(frozen=True, slots=True)
 class FleetReady:
-    """Prompts may be submitted. `context` is in tokens."""
+    """Prompts may be submitted. `context` is in tokens; `configured` is what holds unless a chat sets it."""
 
     model: str
     context: int
+    configured: ChatOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,8 @@ class ChatRuntime:
         try:
             async with opened as fleet, trio.open_nursery() as nursery:
                 self._served = _Served(model, fleet, nursery)
-                self._report(FleetReady(model.name, fleet.context))
+                configured = self._settings.shown_with(model.configured)
+                self._report(FleetReady(model.name, fleet.context, configured))
                 nursery.start_soon(self._report_snapshots, fleet)
                 nursery.start_soon(self._report_text, fleet)
                 failure = await self._wait_end(fleet)

@@ -15,6 +15,7 @@ from fleetchat.app.events import Report
 from fleetchat.app.runtime import ChatRuntime
 from fleetchat.chat.conversation import ChatFormat
 from fleetchat.chat.messages import Message, Role
+from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.overflow import FittedPrompt, fitted_prompt
 from fleetchat.chat.turn import Turn
 from fleetchat.cli.fleet_changes import propose_cut
@@ -78,6 +79,10 @@ class LocalModel:
     @property
     def stop_ids(self) -> frozenset[int]:
         return frozenset(self.manifest.stop_ids)
+
+    @property
+    def configured(self) -> ChatOptions:
+        return ChatOptions(system=self.system, overflow=self.overflow)
 
     def render(self, turn: Turn, *, context: int, max_tokens: int) -> FittedPrompt:
         system = self.system if turn.options.system is None else turn.options.system

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from fleetchat.app import events
 from fleetchat.app.chat_state import ChatState
 from fleetchat.app.events import ChatNumber, RuntimeControl, RuntimeEvent
+from fleetchat.app.option_words import changed_words, options_words
 from fleetchat.app.words import reply_footer
+from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.sanitise import Sanitiser, sanitise
 from fleetchat.chat.tree import Node
 from fleetchat.errors import FleetError
@@ -39,6 +41,7 @@ class PlainChat:
         self._read = read
         self._events: queue.SimpleQueue[RuntimeEvent] = queue.SimpleQueue()
         self._model, self._context = "", 0
+        self._configured: ChatOptions | None = None
         self._number = 0
         self._state = self._new_state()
 
@@ -74,21 +77,27 @@ class PlainChat:
                 self._answer(self._state.regenerate(path[-1], self._model, time.time())[0], another=True)
             case "/continue" if path and path[-1].text:
                 self._answer(self._state.begin_continuation(self._model))
-            case "/set" | "/system":
-                self._set(*(argument.split(" ", 1) if name == "/set" else ("system", argument)))
+            case "/set":
+                option, _, value = argument.strip().partition(" ")
+                self._set(option, value)
+            case "/system":
+                self._set("system", argument)
             case "/help" | "/retry" | "/continue":
                 say(HELP)
             case _:
                 asked = self._state.ask(text, time.time())
                 self._answer(self._state.begin_reply(self._model, time.time()), asked)
 
-    def _set(self, name: str, value: str = "") -> None:
+    def _set(self, name: str, value: str) -> None:
+        if not name:
+            say(options_words(self._state.options, self._configured))
+            return
         try:
             self._state.options = self._state.options.changed(name, value)
         except ValueError as error:
             say(str(error))
         else:
-            say(f"{name} is set.")
+            say(changed_words(self._state.options, name))
             if self._state.stored:
                 self._history.set_options(self._state.id, self._state.options)
 
@@ -147,8 +156,8 @@ class PlainChat:
                 case events.BuildProgressed(step, _, _) if step != told:
                     told = step
                     print(f"Shards: {sanitise(step)}", file=sys.stderr, flush=True)
-                case events.FleetReady(model, context):
-                    self._model, self._context = model, context
+                case events.FleetReady(model, context, configured):
+                    self._model, self._context, self._configured = model, context, configured
                     return
                 case events.RuntimeFailed(message, hint):
                     raise FleetError(message, hint=hint or None)

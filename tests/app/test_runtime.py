@@ -40,6 +40,10 @@ pytestmark = pytest.mark.trio
 
 ONE, TWO = ChatNumber(1), ChatNumber(2)
 SETTINGS = GenerationSettings(SamplingSettings(temperature=0.5), seed=40, max_tokens=9, stop_strings=("END",))
+PROMPT = {"system": "Be brief.", "overflow": "refuse"}
+REST = {"top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0}
+CONFIGURED = ChatOptions(temperature=0.5, seed=40, max_tokens=9, **PROMPT, **REST)
+OTHER_CONFIGURED = ChatOptions(temperature=0.9, seed=7, max_tokens=5, **PROMPT, **REST)
 
 
 class Log(list[RuntimeEvent]):
@@ -95,7 +99,7 @@ async def test_start_reports_build_fleet_and_snapshots(autojump_clock: trio.test
         assert log[:3] == [
             BuildProgressed("cutting", 1, 2),
             StartProgressed("starting shard peer 0"),
-            FleetReady(MODEL, CONTEXT),
+            FleetReady(MODEL, CONTEXT, CONFIGURED),
         ]
         began, before = trio.current_time(), backend.fleets[0].looked_at
         log.clear()
@@ -370,7 +374,7 @@ async def test_another_model_is_served_and_replies_under_way_end_with_their_text
         runtime.switch("Other-2M")
         assert (await log.wait_answers(1)).finish_reason is FinishReason.CANCELLED
         await log.wait_ready(2)
-        assert FleetReady("Other-2M", CONTEXT) in log
+        assert FleetReady("Other-2M", CONTEXT, OTHER_CONFIGURED) in log
         assert backend.closed == 1
         assert not any(isinstance(event, RuntimeFailed) for event in log)
         runtime.submit(ONE, asking("hello"))
@@ -385,4 +389,4 @@ async def test_another_model_after_a_failure_is_a_new_try(autojump_clock: trio.t
         await log.wait_for(lambda event: isinstance(event, RuntimeFailed))
         runtime.switch("Other-2M")
         await log.wait_ready()
-        assert FleetReady("Other-2M", CONTEXT) in log
+        assert FleetReady("Other-2M", CONTEXT, OTHER_CONFIGURED) in log

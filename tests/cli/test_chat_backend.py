@@ -41,6 +41,10 @@ def test_the_configured_system_prompt_unless_the_chat_has_its_own() -> None:
     assert rendered(none, model()) == rendered(turn, model(system=None))
 
 
+def test_what_is_configured_is_told() -> None:
+    assert model().configured == ChatOptions(system="Be brief.", overflow="refuse")
+
+
 def test_a_full_chat_is_refused_in_numbers() -> None:
     with pytest.raises(PromptError, match="the context holds 80 tokens"):
         model().render(Turn((Message(Role.USER, "again " * 40),)), context=80, max_tokens=50)

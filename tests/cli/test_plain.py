@@ -69,13 +69,29 @@ def test_commands_work_line_by_line(history: History, capsys: pytest.CaptureFixt
         *("/system Be brief", "c", "/quit", "never"),
     )
     shown = capsys.readouterr().out
-    assert "temperature is set." in shown
+    assert "temperature: 0.2\n" in shown
     assert "temperature must be a number" in shown
     assert [turn.another for turn in runtime.turns] == [False, True, False, False, False]
     assert runtime.turns[2].continues
     assert runtime.turns[0].options == ChatOptions(temperature=0.2)
     assert runtime.turns[4].options == ChatOptions(system="Be brief")
     assert [chat.messages for chat in history.chats()] == [4, 3]
+
+
+def test_what_applies_is_listed(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    class Configured(Answering):
+        def start(self, report: Report) -> None:
+            report(FleetReady(MODEL, CONTEXT, ChatOptions(temperature=0.5, top_k=0)))
+
+    converse(Configured(), history, "/set seed 0", "/set", "/set seed", "/set seed default", "/system")
+    shown = capsys.readouterr().out.split("\n", 3)[3]
+    assert shown == (
+        "seed: 0\n"
+        "This chat sets seed 0. As configured: system none, temperature 0.5, top_p none, top_k 0, "
+        "repetition_penalty none, max_tokens none, overflow none.\n"
+        "/set NAME VALUE changes one, /set NAME default unsets it.\n"
+        "seed: as configured\nseed: as configured\nsystem: as configured\n"
+    )
 
 
 def test_a_continuation_without_a_word_has_no_line_of_its_own(

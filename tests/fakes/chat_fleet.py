@@ -16,6 +16,7 @@ import trio
 from fleetchat.app.backend import ChatModel, OnBuild, OnPrefill, OnStart, OnText, ProposedCut
 from fleetchat.app.chat_task import GenerationSettings
 from fleetchat.chat.messages import Message
+from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.overflow import FittedPrompt
 from fleetchat.chat.turn import Turn
 from fleetchat.errors import FleetError, PeerLost, PromptError
@@ -41,10 +42,14 @@ class NoDecoder:
         return ""
 
 
+CONFIGURED = ChatOptions(system="Be brief.", overflow="refuse")
+
+
 @dataclass
 class FakeModel:
     name: str = MODEL
     stop_ids: frozenset[int] = frozenset({2})
+    configured: ChatOptions = CONFIGURED
     turns: list[Turn] = field(default_factory=list)
 
     def render(self, turn: Turn, *, context: int, max_tokens: int) -> FittedPrompt:

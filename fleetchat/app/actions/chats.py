@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetchat.app.actions.registry import action
+from fleetchat.app.option_words import changed_words, options_words
 from fleetchat.app.screens.confirm import ConfirmScreen
 from fleetchat.app.screens.find_chat import FindChatScreen
 from fleetchat.chat.export import as_json, as_markdown
 from fleetchat.chat.history import ChatId, StoredChat
-from fleetchat.chat.options import CHECKS
 from fleetchat.chat.sanitise import sanitise
 
 if TYPE_CHECKING:
@@ -89,13 +89,7 @@ async def set_option(screen: ChatScreen, argument: str) -> None:
     """Without an argument: what is set, and what can be."""
     pane = screen.pane
     if not argument:
-        own = pane.state.options.stored()
-        listed = ", ".join(f"{name} {value}" for name, value in own.items()) or "nothing"
-        others = ", ".join(name for name in CHECKS if name not in own)
-        screen.tell(
-            f"This chat sets {listed}. As configured: {others or 'nothing'}.\n"
-            "/set NAME VALUE changes one, /set NAME default unsets it."
-        )
+        screen.tell(options_words(pane.state.options, screen.configured))
         return
     name, _, value = argument.partition(" ")
     change_option(screen, name, value)
@@ -110,5 +104,4 @@ def change_option(screen: ChatScreen, name: str, value: str) -> None:
         screen.tell(str(error))
         return
     screen.keeper.save_options(state)
-    shown = getattr(state.options, name)
-    screen.tell(f"{name}: {'as configured' if shown is None else shown or 'none'}")
+    screen.tell(changed_words(state.options, name))

@@ -40,6 +40,7 @@ from fleetchat.app.widgets.tab_bar import TabBar
 from fleetchat.app.widgets.transcript import Transcript
 from fleetchat.app.words import Phase, context_words, counted, header_state, prompt_title
 from fleetchat.chat.history import ChatId
+from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.fleet.telemetry import Answer
 
@@ -101,6 +102,7 @@ class ChatScreen(FleetDesk):
         self.keys = keys
         self.phase = Phase.STARTING
         self.model = ""
+        self.configured: ChatOptions | None = None  # what holds for a chat that sets nothing; None: not known
         self._context_tokens = 0
         self._failure = ("", "")
 
@@ -174,7 +176,8 @@ class ChatScreen(FleetDesk):
                 self.query_one(StartPanel).show_build(step, done, total)
             case events.StartProgressed(text):
                 self.query_one(StartPanel).show_text(text)
-            case events.FleetReady(model, context):
+            case events.FleetReady(model, context, configured):
+                self.configured = configured
                 await self._become_ready(model, context)
             case events.SnapshotTaken() as taken:
                 self._show_snapshot(taken)
