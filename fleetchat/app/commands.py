@@ -6,6 +6,7 @@ arrow arrives as Escape and an arrow where the terminal does not speak Kitty's p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleetchat.spelling import nearest
@@ -93,8 +94,11 @@ class SlashCommand:
     complaint: str = ""
 
 
-def parse_slash(text: str) -> SlashCommand | None:
-    """`/name argument`; None for a text that is a message. A space before the slash makes it one."""
+def parse_slash(text: str, known: Mapping[str, Command] = BY_SLASH) -> SlashCommand | None:
+    """`/name argument`; None for a text that is a message. A space before the slash makes it one.
+
+    `known` are the commands that can be typed here.
+    """
     if not text.startswith("/"):
         return None
     parts = text[1:].split(None, 1)
@@ -102,9 +106,9 @@ def parse_slash(text: str) -> SlashCommand | None:
     if text[1:2].isspace() or not name.replace("-", "").isalpha():
         return None
     argument = parts[1].strip() if len(parts) > 1 else ""
-    command = BY_SLASH.get(name.lower())
+    command = known.get(name.lower())
     if command is None:
-        complaint = f"There is no command /{name}{nearest(name, BY_SLASH)}. A space before / sends it as text"
+        complaint = f"There is no command /{name}{nearest(name, known)}. A space before / sends it as text"
         return SlashCommand(None, argument, complaint)
     return SlashCommand(command, argument)
 

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from fleetchat.app import events
 from fleetchat.app.chat_state import ChatState
+from fleetchat.app.commands import BY_SLASH, parse_slash
 from fleetchat.app.events import ChatNumber, RuntimeControl, RuntimeEvent
 from fleetchat.app.option_words import changed_words, options_words
 from fleetchat.app.words import reply_footer
+from fleetchat.chat.messages import Role
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.sanitise import Sanitiser, sanitise
 from fleetchat.chat.tree import Node
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 HELP = """/new begins an empty chat, /retry draws the last reply anew, /continue goes on with it,
 /set NAME VALUE and /system TEXT change this chat, /quit leaves. Ctrl+C stops a reply.
 A line that ends with \\ goes on in the next one."""
+
+COMMANDS = {name: BY_SLASH[name] for name in ("new", "retry", "continue", "set", "system", "help", "quit")}
 
 Read = Callable[[str], str]
 
@@ -63,30 +67,51 @@ class PlainChat:
         except (EOFError, KeyboardInterrupt):
             return None
         text = sanitise("\n".join([*lines, line]))
-        return None if text.strip() in ("/quit", "/exit") else text
+        return None if text.lower().split()[:1] in (["/quit"], ["/exit"]) else text
 
     def _carry_out(self, text: str) -> None:
-        name, _, argument = text.partition(" ")
-        path = self._state.path
+        slash = parse_slash(text, COMMANDS)
+        if slash is None:
+            asked = self._state.ask(text, time.time())
+            self._answer(self._state.begin_reply(self._model, time.time()), asked)
+        elif slash.command is None:
+            say(complaint(text) or slash.complaint)
+        else:
+            self._do(slash.command.slash, slash.argument)
+
+    def _do(self, name: str, argument: str) -> None:
         match name:
-            case "/new":
+            case "new":
                 self._runtime.close_chat(self._state.number)
                 self._state = self._new_state()
                 say("A new chat.")
-            case "/retry" if path:
-                self._answer(self._state.regenerate(path[-1], self._model, time.time())[0], another=True)
-            case "/continue" if path and path[-1].text:
-                self._answer(self._state.begin_continuation(self._model))
-            case "/set":
-                option, _, value = argument.strip().partition(" ")
+            case "retry":
+                self._retry()
+            case "continue":
+                self._continue()
+            case "set":
+                option, _, value = argument.partition(" ")
                 self._set(option, value)
-            case "/system":
+            case "system":
                 self._set("system", argument)
-            case "/help" | "/retry" | "/continue":
+            case "help":
                 say(HELP)
-            case _:
-                asked = self._state.ask(text, time.time())
-                self._answer(self._state.begin_reply(self._model, time.time()), asked)
+
+    def _retry(self) -> None:
+        if not self._state.path:
+            say("There is no reply yet.")
+            return
+        reply, gone = self._state.regenerate(self._state.path[-1], self._model, time.time())
+        if gone is not None:
+            self._history.remove_message(gone.id)
+        self._answer(reply, another=True)
+
+    def _continue(self) -> None:
+        path = self._state.path
+        if not path or not path[-1].text or path[-1].role is not Role.ASSISTANT:
+            say("There is no reply to go on with.")
+        else:
+            self._answer(self._state.begin_continuation(self._model))
 
     def _set(self, name: str, value: str) -> None:
         if not name:
@@ -165,6 +190,14 @@ class PlainChat:
     def _new_state(self) -> ChatState:
         self._number += 1
         return ChatState(ChatNumber(self._number))
+
+
+def complaint(text: str) -> str:
+    """Of a command that needs the screen; nothing for one that does not exist."""
+    slash = parse_slash(text)
+    if slash is None or slash.command is None:
+        return ""
+    return f"/{slash.command.slash} works on the screen, not with --plain; /help says what does"
 
 
 def say(text: str) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fleetchat.app.commands import BY_SLASH
 from fleetchat.app.events import ChatNumber, FleetReady, ReplyFinished, Report, RuntimeFailed, TextArrived
 from fleetchat.chat.history import History, open_history
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.turn import Turn
-from fleetchat.cli.plain import PlainChat
+from fleetchat.cli.plain import COMMANDS, PlainChat
 from fleetchat.errors import FleetError
 from fleetchat.fleet.telemetry import FinishReason
 from tests.fakes.runtime import CONTEXT, MODEL, FakeRuntime, answer
@@ -76,6 +77,54 @@ def test_commands_work_line_by_line(history: History, capsys: pytest.CaptureFixt
     assert runtime.turns[0].options == ChatOptions(temperature=0.2)
     assert runtime.turns[4].options == ChatOptions(system="Be brief")
     assert [chat.messages for chat in history.chats()] == [4, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("/nosuch", "There is no command /nosuch. A space before / sends it as text"),
+        ("/retri x", "There is no command /retri; the nearest is 'retry'. A space before / sends it as text"),
+        ("/retry", "There is no reply yet."),
+        ("/continue", "There is no reply to go on with."),
+        *(
+            (f"/{name}", f"/{name} works on the screen, not with --plain; /help says what does")
+            for name in sorted(set(BY_SLASH) - set(COMMANDS))
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(
+    history: History, capsys: pytest.CaptureFixture[str], line: str, words: str
+) -> None:
+    runtime = Answering()
+    converse(runtime, history, line)
+    assert capsys.readouterr().out.split("\n", 3)[3] == f"{words}\n"
+    assert runtime.turns == []
+
+
+@pytest.mark.parametrize("line", [" /nosuch", "/ nosuch", "/usr/bin is full", "/5"])
+def test_what_is_no_command_is_a_message(history: History, line: str) -> None:
+    runtime = Answering()
+    converse(runtime, history, line)
+    assert [turn.prompt for turn in runtime.turns] == [line]
+
+
+def test_a_reply_without_a_word_is_replaced_by_the_next_try(history: History) -> None:
+    class Mute(Answering):
+        def submit(self, chat: ChatNumber, turn: Turn) -> None:
+            FakeRuntime.submit(self, chat, turn)
+            self.say(ReplyFinished(chat, answer("", reason=FinishReason.ERROR, error=("lost", ""))))
+
+    runtime = Mute()
+    converse(runtime, history, "hello", "/continue", "/retry", "/retry")
+    assert [turn.continues for turn in runtime.turns] == [False, False, False]
+    assert [chat.messages for chat in history.chats()] == [2]
+
+
+@pytest.mark.parametrize("line", ["/quit", "/QUIT now", "/exit"])
+def test_leaving(history: History, line: str) -> None:
+    runtime = Answering()
+    converse(runtime, history, line, "never")
+    assert runtime.turns == []
 
 
 def test_what_applies_is_listed(history: History, capsys: pytest.CaptureFixture[str]) -> None:
