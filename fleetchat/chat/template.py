@@ -60,7 +60,7 @@ class ChatTemplate:
         except (OSError, UnicodeDecodeError) as error:
             raise ShardDamaged(
                 f"{path} is not a readable chat template: {error}",
-                hint="build the shards again: fleetchat shards build",
+                hint="`fleetchat shards verify` tells which shards are damaged, and how they are built again",
             ) from error
         return cls(source, tokens=tokens)
 

@@ -55,7 +55,7 @@ class ChatTokenizer:
         except (OSError, UnicodeDecodeError, ShardDamaged) as error:
             raise ShardDamaged(
                 f"{path} is not a readable tokenizer: {error}",
-                hint="build the shards again: fleetchat shards build",
+                hint="`fleetchat shards verify` tells which shards are damaged, and how they are built again",
             ) from error
 
     def encode(self, text: str, *, specials: bool) -> list[int]:

@@ -24,7 +24,6 @@ from fleetchat.errors import DiskFull, ShardDamaged
 from fleetchat.ids import BuildKey
 
 MANIFEST = "manifest.json"
-REBUILD = "build it again: fleetchat shards build"
 
 
 class Store:
@@ -84,9 +83,9 @@ class Store:
 
         Raises ShardDamaged for the first that is missing or differs.
         """
-        folder = self.folder(manifest.build_key)
+        folder, again = self.folder(manifest.build_key), f"build it again: {build_command(manifest)}"
         for file in files_of(manifest, stage):
-            verify_file(folder, file)
+            verify_file(folder, file, again)
 
     def write_manifest(self, folder: Path, manifest: Manifest) -> None:
         """Put the manifest into a folder that is being filled; `publish` it afterwards."""
@@ -173,17 +172,24 @@ def files_of(manifest: Manifest, stage: int | None = None) -> tuple[StoredFile, 
     return (*shards, manifest.tokenizer, manifest.template)
 
 
-def verify_file(folder: Path, file: StoredFile) -> None:
-    """Raise ShardDamaged unless the file has the recorded size and hash."""
+def build_command(manifest: Manifest) -> str:
+    """What builds it again."""
+    cut = ",".join(f"{stage.first_layer}-{stage.last_layer}" for stage in manifest.stages)
+    by_hand = f" --layers {cut}" if manifest.extra.get("cut") == "by hand" else ""
+    return f"fleetchat shards build {manifest.recipe} --stages {len(manifest.stages)}{by_hand}"
+
+
+def verify_file(folder: Path, file: StoredFile, hint: str | None = None) -> None:
+    """Raise ShardDamaged, with the hint, unless the file has the recorded size and hash."""
     path = folder / file.name
     try:
         size = path.stat().st_size
         if size != file.size:
-            raise ShardDamaged(f"{path} has {size} bytes instead of {file.size}", hint=REBUILD)
+            raise ShardDamaged(f"{path} has {size} bytes instead of {file.size}", hint=hint)
         if sha256_of(path) != file.sha256:
-            raise ShardDamaged(f"{path} was changed: its SHA-256 differs from the manifest", hint=REBUILD)
+            raise ShardDamaged(f"{path} was changed: its SHA-256 differs from the manifest", hint=hint)
     except OSError as error:
-        raise ShardDamaged(f"{path} cannot be read: {error.strerror or error}", hint=REBUILD) from error
+        raise ShardDamaged(f"{path} cannot be read: {error.strerror or error}", hint=hint) from error
 
 
 def megabytes(count: int) -> str:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 import trio
 
 from fleetchat.errors import FleetError
-from fleetchat.fleet.room import BlockRoom
+from fleetchat.fleet.room import MORE_CELLS, BlockRoom
 from fleetchat.ids import SessionId
 
 
@@ -85,7 +85,7 @@ class Admission:
         granted = room.capacity * room.blocks.block_size
         return FleetError(
             f"this reply may take {cells} KV cells, the fleet granted {granted}",
-            hint="lower --context or --max-tokens, or raise --kv-cells",
+            hint=f"lower --context or --max-tokens, or {MORE_CELLS}",
         )
 
     def give_up(self, number: int) -> None:

@@ -22,6 +22,7 @@ from fleetchat.fleet.event_log import EventKind
 from fleetchat.fleet.limits import block_room
 from fleetchat.fleet.options import FleetOptions
 from fleetchat.fleet.peers import Peers
+from fleetchat.fleet.room import MORE_CELLS
 
 if TYPE_CHECKING:
     from fleetchat.fleet.coordinator import Fleet
@@ -152,7 +153,7 @@ def check_room(fleet: Fleet, chain: Chain) -> None:
         if not room.fits_at_all(largest):
             raise CellsRefused(
                 f"a reply under way may take {largest} KV cells, the new chain has {chain.cells}",
-                hint="wait until it ends, or give the peers more --kv-cells",
+                hint=f"wait until it ends, or {MORE_CELLS}",
             )
         return
     busy = sum(session.generation is not None for session in fleet.sessions)
@@ -160,5 +161,5 @@ def check_room(fleet: Fleet, chain: Chain) -> None:
         raise CellsRefused(
             f"{busy} replies are under way, the new chain has {chain.cells} KV cells, "
             f"{fleet.reservation} for each of them",
-            hint="wait until some of them end, or give the peers more --kv-cells",
+            hint=f"wait until some of them end, or {MORE_CELLS}",
         )

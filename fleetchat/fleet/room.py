@@ -10,6 +10,8 @@ from __future__ import annotations
 from fleetchat.engine.blocks import BlockManager, BlockPool
 from fleetchat.ids import SessionId
 
+MORE_CELLS = "raise kv_cells under [fleet] in fleet.toml, or start the peers with more --kv-cells"
+
 
 class BlockRoom:
     """`blocks` mirrors what each stage holds of this chain's sessions."""

@@ -67,7 +67,8 @@ def granted_cells(open_: Open, manifest: Manifest, traits: EngineTraits, *, gran
         raise ChainFault(
             FaultCode.CELLS,
             f"one session needs {least} KV cells, this stage has {left} left of {budget}{taken}",
-            hint="use a smaller --context, close other chats, or start the peer with more --kv-cells",
+            hint="use a smaller --context, close other chats, or give the stage more cells: kv_cells under "
+            "[fleet] in the chat's fleet.toml, or --kv-cells of `fleetchat peer`",
         )
     return min(_whole_blocks(open_.cells_wanted, traits), left)
 

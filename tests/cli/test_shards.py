@@ -11,7 +11,7 @@ import pytest
 
 from fleetchat.cli.main import main
 from fleetchat.cutter.manifest import Manifest
-from fleetchat.cutter.store import Store
+from fleetchat.cutter.store import Store, build_command
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +158,7 @@ def test_verifying_names_the_damaged_build(copied: Tiny, capsys: Printed) -> Non
     assert printed.out == f"damaged  {line_of(manifest)}\n"
     assert printed.err == (
         f"error: {path} was changed: its SHA-256 differs from the manifest\n"
-        "hint: build it again: fleetchat shards build\n"
+        f"hint: build it again: {build_command(manifest)}\n"
     )
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fleetchat.cli.main import build_parser
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.cutter.manifest_file import to_json
-from fleetchat.cutter.store import MANIFEST, Store
+from fleetchat.cutter.store import MANIFEST, Store, build_command
 from fleetchat.cutter.unused import remove_unused
 from fleetchat.errors import BuildError, ShardDamaged
 from fleetchat.ids import BuildKey
@@ -73,7 +74,19 @@ def test_one_flipped_byte_is_found_and_named(copied: Tiny) -> None:
         with pytest.raises(ShardDamaged) as raised:
             store.verify(manifest, stage)
         assert raised.value.message == f"{path} was changed: its SHA-256 differs from the manifest"
-        assert raised.value.hint == "build it again: fleetchat shards build"
+        assert raised.value.hint == f"build it again: {build_command(manifest)}"
+
+
+def test_the_command_that_builds_it_again_can_be_typed(tiny_store: Tiny) -> None:
+    _, manifest = tiny_store
+    stages = len(manifest.stages)
+    balanced = replace(manifest, extra={**manifest.extra, "cut": "balanced"})
+    assert build_command(balanced) == f"fleetchat shards build {manifest.recipe} --stages {stages}"
+    by_hand = replace(manifest, extra={**manifest.extra, "cut": "by hand"})
+    cut = ",".join(f"{one.first_layer}-{one.last_layer}" for one in manifest.stages)
+    assert build_command(by_hand) == f"{build_command(balanced)} --layers {cut}"
+    for command in (build_command(balanced), build_command(by_hand)):
+        assert build_parser().read(command.split()[1:]).recipe == manifest.recipe
 
 
 def test_a_missing_or_shortened_file_is_named(copied: Tiny) -> None:

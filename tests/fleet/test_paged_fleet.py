@@ -169,6 +169,7 @@ async def test_a_reply_that_can_never_fit_is_refused_in_numbers() -> None:
         with pytest.raises(FleetError, match="may take 40 KV cells, the fleet granted 32") as caught:
             await paged.ask(session, [1] * 20, 20)
         assert "--kv-cells" in (caught.value.hint or "")
+        assert "kv_cells under [fleet]" in (caught.value.hint or "")
         await paged.ask(session, [1] * 20, 12)
 
 
