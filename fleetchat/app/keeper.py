@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from fleetchat.app.archive import Archive
 from fleetchat.app.chat_state import ChatState
+from fleetchat.chat.checkpoints import grown_enough
 from fleetchat.chat.history import ChatId, ChatSummary, History, Hit, StoredChat
 from fleetchat.chat.tree import MessageId, Node
 from fleetchat.errors import HistoryError
@@ -26,7 +27,7 @@ class Keeper:
         self._archive = archive
         self._complain = complain
         self._complained = False
-        self._saved: dict[MessageId, str] = {}  # text of replies under way, as it was saved last
+        self._saved: dict[MessageId, int] = {}  # characters of replies under way that were saved
 
     async def begin(self, state: ChatState, nodes: Iterable[Node]) -> None:
         """Save messages before anything is generated; the chat itself with the first of them."""
@@ -48,9 +49,19 @@ class Keeper:
             if state.writing is None:
                 continue
             node = state.tree.node(state.writing)
-            if node.text != self._saved.get(node.id, ""):
-                self._saved[node.id] = node.text
-                self._post(partial(_checkpoint, node=node))
+            if len(node.text) != self._saved.get(node.id, 0):
+                self._checkpoint(node)
+
+    def note_text(self, state: ChatState) -> None:
+        """Save the beginning of a reply as it comes: all of it is new when the first `checkpoint` is due."""
+        if state.writing is not None:
+            node = state.tree.node(state.writing)
+            if grown_enough(len(node.text), self._saved.get(node.id, 0)):
+                self._checkpoint(node)
+
+    def _checkpoint(self, node: Node) -> None:
+        self._saved[node.id] = len(node.text)
+        self._post(partial(_checkpoint, node=node))
 
     def save(self, state: ChatState, node: Node | None) -> None:
         """A reply is complete."""

@@ -18,6 +18,7 @@ from fleetchat.app.commands import BY_SLASH, parse_slash
 from fleetchat.app.events import ChatNumber, RuntimeControl, RuntimeEvent
 from fleetchat.app.option_words import changed_words, options_words
 from fleetchat.app.words import reply_footer
+from fleetchat.chat.checkpoints import grown_enough
 from fleetchat.chat.messages import Role
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.sanitise import Sanitiser, sanitise
@@ -143,7 +144,8 @@ class PlainChat:
 
         To a continuation the model may have nothing to add: then it has no line of its own.
         """
-        sanitiser, stopped, saved = Sanitiser(), False, time.monotonic()
+        sanitiser, stopped = Sanitiser(), False
+        saved, characters = time.monotonic(), 0
         begun = self._state.continued is None
         if begun:
             self._begin_reply()
@@ -156,8 +158,10 @@ class PlainChat:
                             self._begin_reply()
                         print(sanitiser.push(text), end="", flush=True)
                         node = self._state.take(text)
-                        if node is not None and time.monotonic() - saved > 1:
-                            saved = time.monotonic()
+                        if node is not None and (
+                            grown_enough(len(node.text), characters) or time.monotonic() - saved > 1
+                        ):
+                            saved, characters = time.monotonic(), len(node.text)
                             self._history.checkpoint(node.id, node.text)
                     case events.ReplyFinished(chat, answer) if chat == self._state.number:
                         if begun:

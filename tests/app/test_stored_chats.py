@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from fleetchat.app.archive import Archive
 from fleetchat.app.events import ChatNumber, ReplyFinished, TextArrived
 from fleetchat.app.open_tabs import OpenTabs, read_open_tabs, write_open_tabs
+from fleetchat.app.screens import desk
 from fleetchat.chat.history import FILE_NAME, ChatId, open_history
 from fleetchat.chat.tree import Node, Status
 from fleetchat.errors import HistoryError
@@ -72,6 +73,19 @@ async def test_a_killed_run_leaves_question_and_text_and_the_next_sends_nothing(
             "half a reply",
             "next",
         ]
+
+
+async def test_the_beginning_of_a_reply_is_saved_before_the_second_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "CHECKPOINT", 3600.0)
+    runtime = FakeRuntime()
+    async with running(runtime, state=tmp_path) as pilot:
+        await ask(pilot, runtime, "question")
+        for written, piece in (("half ", "half "), ("half a reply", "a reply")):
+            runtime.say(TextArrived(ONE, piece))
+            await wait_until(pilot, lambda text=written: stored_messages(tmp_path)[-1].text == text)
+        assert stored_messages(tmp_path)[-1].status is Status.WRITING
 
 
 async def test_leaving_in_mid_reply_keeps_the_text(tmp_path: Path) -> None:

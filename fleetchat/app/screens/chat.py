@@ -44,8 +44,6 @@ from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.fleet.telemetry import Answer
 
-CHECKPOINT = 1.0  # seconds: what is lost at most when the program is killed
-
 WELCOME = (
     "Type a message, Enter sends. Ctrl+J begins a new line, Esc stops a reply.\n"
     "Ctrl+N opens a new chat, F3 finds old ones, F4 changes the colours,\n"
@@ -187,6 +185,7 @@ class ChatScreen(FleetDesk):
             case events.TextArrived(chat, text) if chat in self._panes:
                 pane = self._panes[chat]
                 await pane.update_reply(pane.state.take(text))
+                self.keeper.note_text(pane.state)
                 self._refresh_words_of(chat)
             case events.ReplyFinished(chat, answer) if chat in self._panes:
                 await self._finish_reply(self._panes[chat], answer)
