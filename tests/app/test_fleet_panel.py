@@ -6,16 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.events import AppBlur, AppFocus
+from textual.command import CommandPalette
+from textual.events import AppBlur, AppFocus, Key
 from textual.pilot import Pilot
 
+from fleetchat.app.actions import ACTIONS
 from fleetchat.app.clipboard import copied_by
 from fleetchat.app.events import ChatNumber, SnapshotTaken, StartProgressed
-from fleetchat.app.panel.layout import PanelMode
+from fleetchat.app.keymap import resolve
+from fleetchat.app.panel.layout import PanelMode, Watching
+from fleetchat.app.panel.model import PanelModel
 from fleetchat.app.panel.playback import Recording
 from fleetchat.app.panel.pointing import spots_of
 from fleetchat.app.screens.explain_figure import ExplainFigureScreen
-from fleetchat.app.screens.fleet import Board, FleetScreen
+from fleetchat.app.screens.fleet import NOT_FROM_HERE, Board, FleetScreen
 from fleetchat.app.widgets.fleet_panels import FleetLine, FleetSide
 from fleetchat.app.widgets.start_panel import StartPanel
 from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
@@ -304,6 +308,81 @@ async def test_without_a_fleet_the_panel_is_empty() -> None:
         await wait_until(pilot, lambda: isinstance(pilot.app.screen, FleetScreen))
         await pilot.press("f1", "space", "plus", "comma", "f", "c", "pagedown", "down", "escape")
         await wait_until(pilot, lambda: pilot.app.screen is chat_screen(pilot))
+
+
+async def test_every_key_of_the_chat_means_the_same_on_the_whole_screen() -> None:
+    keys = resolve({"tab.new": "ctrl+t", "view.panel": "f9,f10"}).keys
+    own = FleetScreen(PanelModel())._bindings.key_to_bindings
+    found = FleetScreen(PanelModel(), keys)._bindings.key_to_bindings
+    for command, listed in keys.items():
+        for key in listed.split(","):
+            meant = [one.action for one in found.get(key, [])]
+            passed_on = key not in own and command not in NOT_FROM_HERE
+            assert meant == (
+                [f"command('{command}')"] if passed_on else [one.action for one in own.get(key, [])]
+            )
+    assert "ctrl+t" in found
+    assert "f10" in found
+    assert "ctrl+n" not in found
+
+
+async def test_keys_of_the_chat_lead_from_the_whole_screen_to_the_chat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+
+    async def note(_screen: object, _argument: str) -> None:
+        done.append("done")
+
+    monkeypatch.setitem(ACTIONS, "tab.next", note)
+    monkeypatch.setitem(ACTIONS, "chat.find", note)
+    async with running(FakeRuntime(), (140, 40)) as pilot:
+        screen = chat_screen(pilot)
+        for number, key in enumerate(("ctrl+pagedown", "f3"), start=1):
+            screen.show_mode(PanelMode.FULL)
+            assert isinstance(pilot.app.screen, FleetScreen)
+            await pilot.press(key)
+            await wait_until(pilot, lambda number=number: len(done) == number)
+            await wait_until(pilot, lambda: screen.is_active and screen.panel_mode is PanelMode.SIDE)
+
+
+async def test_what_is_typed_after_a_new_chat_was_wanted_goes_into_it() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (140, 40)) as pilot:
+        whole = await to_full(pilot, runtime)
+        pilot.app.post_message(Key("ctrl+n", None))
+        await type_text(pilot, "cf")  # both mean something in the panel
+        screen = chat_screen(pilot)
+        await wait_until(pilot, lambda: len(screen.tabs.numbers) == 2 and screen.is_active)
+        assert whole.watching == Watching()
+        await type_text(pilot, " hello")
+        await wait_until(pilot, lambda: "hello" in screen_text(pilot))
+
+
+async def test_a_command_of_the_palette_is_carried_out_from_the_whole_screen() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime, (140, 40)) as pilot:
+        await to_full(pilot, runtime)
+        screen = chat_screen(pilot)
+        await pilot.press("ctrl+p")
+        await wait_until(pilot, lambda: isinstance(pilot.app.screen, CommandPalette))
+        found = {one.title: one.callback for one in pilot.app.get_system_commands(pilot.app.screen)}
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: isinstance(pilot.app.screen, FleetScreen))
+        found["New chat"]()  # as the palette does when it is closed
+        await wait_until(pilot, lambda: len(screen.tabs.numbers) == 2 and screen.is_active)
+        await to_full(pilot, runtime)
+        found["Fleet panel"]()
+        await wait_until(pilot, lambda: screen.is_active and screen.panel_mode is PanelMode.HIDDEN)
+
+
+async def test_a_key_that_comes_before_the_whole_screen_is_there_leads_back_to_the_chat() -> None:
+    async with running(FakeRuntime(), (140, 40)) as pilot:
+        screen = chat_screen(pilot)
+        screen.action_command("view.panel")
+        screen.action_command("tab.new")
+        await wait_until(pilot, lambda: len(screen.tabs.numbers) == 2)
+        await wait_until(pilot, lambda: screen.is_active and screen.panel_mode is PanelMode.SIDE)
 
 
 async def test_a_low_screen_is_scrolled() -> None:

@@ -86,18 +86,11 @@ class ChatScreen(FleetDesk):
 
         number: ChatNumber
 
-    @dataclass
-    class CommandWanted(Message, bubble=False):
-        """A key was pressed, a command was chosen, a slash command was typed."""
-
-        id: str
-        argument: str = ""
-
     def __init__(self, runtime: RuntimeControl, keeper: Keeper, state: Path, keys: KeyMap) -> None:
         """`state` is the folder for what the program remembers by itself."""
         super().__init__(runtime, keeper, state)
         self._bindings = BindingsMap(command_bindings(keys))
-        self.keys = keys
+        self.keys, self.command_keys = keys, keys.keys
         self.phase = Phase.STARTING
         self.model = ""
         self.configured: ChatOptions | None = None  # what holds for a chat that sets nothing; None: not known
@@ -234,11 +227,10 @@ class ChatScreen(FleetDesk):
 
     # What the user does
 
-    def action_command(self, command_id: str) -> None:
-        self.post_message(self.CommandWanted(command_id))
-
-    @on(CommandWanted)
-    async def _carry_out(self, wanted: CommandWanted) -> None:
+    @on(FleetDesk.CommandWanted)
+    async def _carry_out(self, wanted: FleetDesk.CommandWanted) -> None:
+        if wanted.id != "view.panel":  # which opened it, and was typed once more before it had
+            self.leave_full(wanted.id)
         if not self.is_active:
             return  # a key typed before the dialogue was there that covers the chat now
         await ACTIONS[wanted.id](self, wanted.argument)

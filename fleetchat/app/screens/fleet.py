@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import ClassVar
 
 from textual import events
@@ -23,6 +25,9 @@ from fleetchat.app.screens.explain_figure import ExplainFigureScreen
 from fleetchat.app.sparing_compositor import SparingCompositor
 from fleetchat.app.widgets.lines_view import LinesView
 
+# The panel has keys of its own for help and for going back; what else these do cannot be seen from here.
+NOT_FROM_HERE = frozenset({"app.help", "chat.stop", "view.follow"})
+
 
 class Board(LinesView):
     """The lines of the whole panel; takes the keys."""
@@ -31,7 +36,10 @@ class Board(LinesView):
 
 
 class FleetScreen(Screen[PanelMode]):
-    """Closes with the mode that follows. Paused, it stands still, and the pipeline can be stepped through."""
+    """Closes with the mode that follows; commands of the chat close it.
+
+    Paused, it stands still, and the pipeline can be stepped through.
+    """
 
     DEFAULT_CSS = """
     FleetScreen { layout: vertical; background: $background; }
@@ -59,8 +67,19 @@ class FleetScreen(Screen[PanelMode]):
 
     CHOOSING = "Arrow keys choose a figure, F1 explains it"
 
-    def __init__(self, model: PanelModel) -> None:
+    def __init__(
+        self,
+        model: PanelModel,
+        commands: Mapping[str, str] = MappingProxyType({}),
+        carry_out: Callable[[str], None] = lambda command: None,
+    ) -> None:
+        """`commands` of the chat by id with their keys: a key that means nothing here is passed on to it."""
         super().__init__()
+        self._carry_out = carry_out
+        for command, keys in commands.items():
+            unused = [key for key in keys.split(",") if key not in self._bindings.key_to_bindings]
+            if unused and command not in NOT_FROM_HERE:
+                self._bindings.bind(",".join(unused), f"command('{command}')", show=False)
         self._compositor = SparingCompositor()
         self._model = model
         self._frozen: PanelView | None = None  # while it is paused
@@ -182,6 +201,9 @@ class FleetScreen(Screen[PanelMode]):
 
     def _explain(self, spot: Spot) -> None:
         self.app.push_screen(ExplainFigureScreen(explanation(spot)))
+
+    def action_command(self, command: str) -> None:
+        self._carry_out(command)
 
     def action_leave(self, mode: str) -> None:
         self.dismiss(PanelMode(mode))

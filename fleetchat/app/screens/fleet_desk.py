@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
+from textual.message import Message
 
 from fleetchat.app.events import ChatNumber, RuntimeControl, SnapshotTaken
 from fleetchat.app.keeper import Keeper
@@ -34,12 +36,20 @@ class FleetDesk(Desk):
     FleetDesk.-tiny FleetLine, FleetDesk.-tiny FleetSide { display: none; }
     """
 
+    @dataclass
+    class CommandWanted(Message, bubble=False):
+        """A key was pressed, a command was chosen, a slash command was typed."""
+
+        id: str
+        argument: str = ""
+
     def __init__(self, runtime: RuntimeControl, keeper: Keeper, state: Path) -> None:
         super().__init__(runtime, keeper, state)
         self.fleet = PanelModel()
         self._side = FleetSide(self.fleet, "fleet-side")
         self._line = FleetLine(self.fleet, "fleet-line")
         self.panel_mode = PanelMode.SIDE
+        self.command_keys: Mapping[str, str] = {}
         self.recorder: PanelRecorder | None = None
 
     def compose_middle(self) -> ComposeResult:
@@ -57,9 +67,27 @@ class FleetDesk(Desk):
         self.panel_mode = mode
         self._place_panel()
         if mode is PanelMode.FULL:
-            self.app.push_screen(FleetScreen(self.fleet), self._after_full)
+            whole = FleetScreen(self.fleet, self.command_keys, self.action_command)
+            self.app.push_screen(whole, self._after_full)
         else:
             self.draw_fleet()
+
+    def action_command(self, command_id: str) -> None:
+        """Have a command carried out, by the chats: the panel leaves the whole screen to them at once."""
+        if not self.leave_full(command_id):
+            self.post_message(self.CommandWanted(command_id))
+
+    def leave_full(self, command_id: str) -> bool:
+        """Go from the whole screen to what a command is for; True when that was all that it wanted.
+
+        At once, so that the next key is the chat's.
+        """
+        whole = self.app.screen
+        hides = command_id == "view.panel"
+        if isinstance(whole, FleetScreen):
+            whole.dismiss(PanelMode.HIDDEN if hides else PanelMode.SIDE)
+            return hides
+        return False
 
     def _after_full(self, mode: PanelMode | None) -> None:
         self.show_mode(mode or PanelMode.SIDE)
