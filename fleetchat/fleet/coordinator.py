@@ -29,7 +29,7 @@ from fleetchat.fleet.opening import MAX_SLICES
 from fleetchat.fleet.options import FleetOptions
 from fleetchat.fleet.pace import PaceKeeper
 from fleetchat.fleet.peers import Peers, start_peers, started_peers
-from fleetchat.fleet.recorder import Rate
+from fleetchat.fleet.recorder import Rates
 from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import ChainState, GenerationRequest
 from fleetchat.fleet.speculation import Speculation, open_speculation
@@ -51,7 +51,6 @@ class FleetSession:
         self.counters = Counters()
         self.state: ChainState | None = None
         self.generation: Generation | None = None
-        self.rate = Rate()
         self.last_used = 0.0
 
     def stop(self) -> None:
@@ -76,7 +75,7 @@ class Fleet:
         self.interleaver.on_passed = self._note_passed
         self.events = EventLog()
         self.observer = Observer(self.events)
-        self.rate = Rate()
+        self.rates = Rates()
         self.counters = Counters()
         self.sessions: list[FleetSession] = []
         self.room = block_room(chain)
@@ -245,6 +244,7 @@ class Fleet:
             raise
         finally:
             session.generation = None
+            self.rates.forget(session.number)
             self.interleaver.settle()
             self.interleaver.active.discard(session.number)
             self.admission.leave(session.number, session.state.session if session.state else None)

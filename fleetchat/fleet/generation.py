@@ -274,8 +274,7 @@ class Generation:
 
     def _count_token(self, now: float) -> None:
         self._clock.commit(now, 1)
-        self._session.rate.add(now)
-        self._fleet.rate.add(now)
+        self._fleet.rates.add(now, self._session.number)
         self._fleet.tokens_of_epoch += 1
         self._resumptions.emitted(now)
 

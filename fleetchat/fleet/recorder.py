@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from statistics import median
 
@@ -86,22 +86,33 @@ class Samples:
             self._step = []
 
 
-class Rate:
-    """Events a second over the last `window` seconds, from the first event in it to the last."""
+class Rates:
+    """Tokens a second of each session, over the same last `window` seconds: so they add up to that of all.
+
+    All together are measured from the first token in the window to the last; each has its share of them.
+    """
 
     def __init__(self, window: float = 2.0) -> None:
         self._window = window
-        self._times: deque[float] = deque(maxlen=KEPT_SAMPLES)
+        self._tokens: deque[tuple[float, int]] = deque(maxlen=KEPT_SAMPLES)  # (when, session)
 
-    def add(self, now: float) -> None:
-        self._times.append(now)
+    def add(self, now: float, session: int) -> None:
+        self._tokens.append((now, session))
 
-    def per_second(self, now: float) -> float:
-        while self._times and self._times[0] < now - self._window:
-            self._times.popleft()
-        if len(self._times) < 2 or self._times[-1] <= self._times[0]:
-            return 0.0
-        return (len(self._times) - 1) / (self._times[-1] - self._times[0])
+    def forget(self, session: int) -> None:
+        """Its reply is over: what it wrote is no longer part of what is being written."""
+        kept = (one for one in self._tokens if one[1] != session)
+        self._tokens = deque(kept, maxlen=KEPT_SAMPLES)
+
+    def per_second(self, now: float) -> dict[int, float]:
+        """By session; one without a token in the window is not in it."""
+        while self._tokens and self._tokens[0][0] < now - self._window:
+            self._tokens.popleft()
+        recent = [one for one in self._tokens if one[0] >= now - self._window]  # rounds are told out of order
+        times = [when for when, _ in recent]
+        span = max(times) - min(times) if times else 0.0
+        each = (len(recent) - 1) / len(recent) / span if span > 0 else 0.0  # of one token
+        return {session: each * tokens for session, tokens in Counter(one for _, one in recent).items()}
 
 
 class StageRecord:

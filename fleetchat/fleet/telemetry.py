@@ -91,7 +91,7 @@ class SessionSnapshot:
     prefill_done: int
     prefill_total: int  # 0 = not in prefill
     generating: bool
-    tokens_per_s: float  # over the last 2 s of this reply
+    tokens_per_s: float  # of this reply, over the same last 2 s for all sessions: they add up
     speculation: SpeculationSnapshot | None = None
     cells_live: int = 0  # on each stage
     cells_dead: int = 0

@@ -17,6 +17,7 @@ def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> Flee
     options, chain, listed = fleet.options, fleet.shown_chain, list(fleet.sessions)
     fleet.observer.look(chain.stages, now)
     busy = any(session.generation is not None for session in listed)
+    rates = fleet.rates.per_second(now)
     return FleetSnapshot(
         model=options.manifest.model,
         precision=options.precision,
@@ -24,8 +25,8 @@ def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> Flee
         epoch=chain.epoch,
         stages=tuple(_stage_snapshot(fleet, stage, busy, now) for stage in chain.stages),
         return_network_ms=chain.return_network_ms.percentiles(now),
-        sessions=tuple(_session_snapshot(fleet, session, now) for session in listed),
-        tokens_per_s=fleet.rate.per_second(now) if busy else 0.0,
+        sessions=tuple(_session_snapshot(fleet, one, rates.get(one.number, 0.0)) for one in listed),
+        tokens_per_s=sum(rates.values()),
         kv_reason=fleet.kv_reason,
         speculation=fleet.counters.snapshot(fleet.speculation.drafter.name),
         waiting=fleet.admission.waiting,
@@ -83,7 +84,7 @@ def _state_of(stage: Stage, busy: bool, now: float) -> tuple[StageState, str]:
     return stage.state, stage.detail
 
 
-def _session_snapshot(fleet: Fleet, session: FleetSession, now: float) -> SessionSnapshot:
+def _session_snapshot(fleet: Fleet, session: FleetSession, rate: float) -> SessionSnapshot:
     generation = session.generation
     prefilling = generation is not None and generation.prefill_done < generation.prefill_total
     return SessionSnapshot(
@@ -92,7 +93,7 @@ def _session_snapshot(fleet: Fleet, session: FleetSession, now: float) -> Sessio
         prefill_done=generation.prefill_done if generation and prefilling else 0,
         prefill_total=generation.prefill_total if generation and prefilling else 0,
         generating=generation is not None,
-        tokens_per_s=session.rate.per_second(now) if generation else 0.0,
+        tokens_per_s=rate,
         speculation=session.counters.snapshot(fleet.speculation.drafter.name),
         cells_live=session.state.length if session.state else 0,
         cells_dead=session.state.dead if session.state else 0,

@@ -13,7 +13,7 @@ from fleetchat.fleet.recorder import (
     HISTORY_STEPS,
     KEPT_SAMPLES,
     KEPT_SECONDS,
-    Rate,
+    Rates,
     Samples,
     percentiles,
 )
@@ -40,18 +40,47 @@ def test_samples_older_than_a_minute_do_not_count() -> None:
     assert samples.percentiles(60.5) == Percentiles(1.0, 1.0, 1)
 
 
-def test_a_rate_is_measured_between_its_first_and_last_event() -> None:
-    rate = Rate(window=2.0)
+def test_a_rate_is_measured_between_its_first_and_last_token() -> None:
+    rates = Rates(window=2.0)
     for tenth in range(11):
-        rate.add(tenth / 10)
-    assert rate.per_second(1.0) == pytest.approx(10.0)
+        rates.add(tenth / 10, 3)
+    assert rates.per_second(1.0) == {3: pytest.approx(10.0)}
 
 
 def test_a_rate_forgets_what_lies_outside_its_window() -> None:
-    rate = Rate(window=2.0)
-    rate.add(0.0)
-    rate.add(0.1)
-    assert rate.per_second(5.0) == 0.0
+    rates = Rates(window=2.0)
+    rates.add(0.0, 3)
+    rates.add(0.1, 3)
+    assert rates.per_second(5.0) == {}
+
+
+def test_one_token_has_no_rate_yet() -> None:
+    rates = Rates()
+    rates.add(1.0, 3)
+    assert rates.per_second(1.0) == {3: 0.0}
+
+
+def test_a_reply_that_is_over_is_no_longer_part_of_what_is_written() -> None:
+    rates = Rates()
+    for tenth in range(11):
+        rates.add(tenth / 10, tenth % 2)
+    rates.forget(1)
+    assert rates.per_second(1.0) == {0: pytest.approx(5.0)}
+
+
+@given(some.lists(some.tuples(some.floats(0, 4), some.integers(1, 4)), max_size=60))
+def test_rates_add_up_to_that_of_all_and_are_shares_of_the_tokens(told: list[tuple[float, int]]) -> None:
+    """Whoever has begun or ended within the window, and in whichever order it was told."""
+    each, together = Rates(), Rates()
+    for when, session in told:
+        each.add(when, session)
+        together.add(when, 0)
+    rates, total = each.per_second(4.0), together.per_second(4.0).get(0, 0.0)
+    assert sum(rates.values()) == pytest.approx(total)
+    recent = [session for when, session in told if when >= 2.0]
+    assert rates == {
+        session: pytest.approx(total * recent.count(session) / len(recent)) for session in recent
+    }
 
 
 @settings(max_examples=50)

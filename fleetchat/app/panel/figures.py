@@ -84,7 +84,7 @@ FIGURES: dict[str, Figure] = {
     ),
     "speed": Figure(
         "Tokens/s",
-        "Tokens that were written in a second, over the last two seconds.",
+        "Tokens that were written in a second, over the same last two seconds for all chats: they add up.",
         "Low: look for the stage with the highest compute and for the leg with the highest network time.",
     ),
     "waiting": Figure(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from statistics import median
 
 import pytest
@@ -166,12 +167,13 @@ def _check_speeds(said: dict[tuple[str, str], list[str]], log: list[Logged], now
     for one in log:
         for (session, *_), emitted in zip(one.slices, one.drawn, strict=True):
             times[session] += [one.returned] * emitted
-    every = sorted(times[1] + times[2])
-    for subject, committed in (("all chats", every), ("chat 1", times[1]), ("chat 2", times[2])):
-        recent = [when for when in committed if when >= now - 2.0]
-        speed = (len(recent) - 1) / (recent[-1] - recent[0])
-        unit = " tokens/s" if subject == "all chats" else "/s"
-        assert said["speed", subject] == [f"{numbers.speed(speed)}{unit}"]
+    recent = {session: [when for when in own if when >= now - 2.0] for session, own in times.items()}
+    every = sorted(recent[1] + recent[2])
+    speed = (len(every) - 1) / (every[-1] - every[0])
+    assert said["speed", "all chats"] == [f"{numbers.speed(speed)} tokens/s"]
+    for session, own in recent.items():
+        share = speed * len(own) / len(every)
+        assert said["speed", f"chat {session}"] == [f"{numbers.speed(share)}/s"]
     tokens = {1: 40 + len(times[1]), 2: 90 + len(times[2])}
     assert said["tokens", "chat 1"] == [numbers.count(tokens[1])]
     assert said["tokens", "chat 2"] == [numbers.count(tokens[2])]
@@ -239,6 +241,36 @@ def _check_lanes(blocks: BlockHistory, log: list[Logged], now: float) -> None:
         assert lane.busy == pytest.approx(covered / length, abs=1e-4)
         cells = lane_cells(lane.blocks, window.start, window.end, window.complete_until, 50)
         assert {cell.kind for cell in cells} <= {WorkKind.VERIFY, WorkKind.DECODE, None}
+
+
+def speeds_of(said: dict[tuple[str, str], list[str]]) -> tuple[float, list[float]]:
+    """(of all chats, of each chat that is listed)."""
+    total = said["speed", "all chats"][0].removesuffix(" tokens/s")
+    parts = [
+        words[0] for (figure, subject), words in said.items() if figure == "speed" and subject != "all chats"
+    ]
+    return float(total), [float(words.removesuffix("/s")) for words in parts]
+
+
+async def test_the_speed_of_all_is_the_sum_of_those_of_the_chats_whoever_begins_or_ends(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with (
+        scripted_fleet(steady, LEGS, drafter=SometimesRight(), depth=3) as (fleet, _),
+        trio.open_nursery() as nursery,
+    ):
+        model, chats_seen = PanelModel(), []
+        sessions = [fleet.new_session(), fleet.new_session()]
+        nursery.start_soon(converse, fleet, sessions[0], 40, 1500)
+        while sessions[0].generation is not None or not chats_seen:
+            await trio.sleep(0.1)
+            if len(chats_seen) == 30:
+                nursery.start_soon(converse, fleet, sessions[1], 90, 600)
+            total, parts = speeds_of(panel_of(fleet, model))
+            assert total == pytest.approx(sum(parts), abs=0.05 * (len(parts) + 1) + 1e-6)
+            assert (total > 0) == (fleet.snapshot().tokens_per_s > 0)
+            chats_seen.append(sum(part > 0 for part in parts))
+        assert [number for number, _ in groupby(chats_seen)][:4] == [0, 1, 2, 1]
 
 
 def cells_after(events: Sequence[CellEvent]) -> dict[int, tuple[int, int]]:
