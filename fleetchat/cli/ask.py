@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fleetchat.cli.ask_turns import Asked, Entry, plan_conversations
-from fleetchat.cli.fleet_options import FLEET_SETTINGS, add_model_options, add_speculation_options
+from fleetchat.cli.fleet_options import (
+    FLEET_SETTINGS,
+    add_model_options,
+    add_speculation_options,
+    configured_recipe,
+)
 from fleetchat.errors import InputError
 
 # options of `ask` that set a key of the configuration
@@ -119,12 +124,11 @@ def run(options: argparse.Namespace) -> int:
     from fleetchat.cli.ask_output import progress_on_stderr
     from fleetchat.cli.confirm import terminal_confirmation
     from fleetchat.config import load
-    from fleetchat.cutter.recipe import find_recipe
 
     check_options(options)
     overrides = {key: getattr(options, name) for name, key in SETTINGS.items()}
     config = load(options.fleet, overrides, confirm=terminal_confirmation())
-    recipe = find_recipe(config.model.recipe)
+    recipe = configured_recipe(config)
     plan = plan_conversations(getattr(options, "entries", None) or [], read_stdin)
 
     from fleetchat.cli.ask_job import Job, run_job

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from fleetchat.errors import ExitCode, FleetchatError
+from fleetchat.errors import CutRefused, ExitCode, FleetchatError
 
 REDRAW_SECONDS = 0.1
 CLEAR_TO_END = "\x1b[K"
@@ -73,7 +73,9 @@ class JsonLines:
 
     def failed(self, error: BaseException) -> None:
         if isinstance(error, FleetchatError):
-            self._write({"error": error.message, "hint": error.hint or "", "exit": int(error.exit_code)})
+            refused = {"refused": True} if isinstance(error, CutRefused) else {}
+            said = {"error": error.message, "hint": error.hint or "", "exit": int(error.exit_code)}
+            self._write({**said, **refused})
         elif isinstance(error, KeyboardInterrupt):
             self._write({"error": "interrupted", "hint": "", "exit": int(ExitCode.INTERRUPTED)})
         elif isinstance(error, Exception):

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetchat.cli.fleet_options import FLEET_SETTINGS, add_model_options, add_speculation_options
+from fleetchat.cli.fleet_options import (
+    FLEET_SETTINGS,
+    add_model_options,
+    add_speculation_options,
+    configured_recipe,
+)
 from fleetchat.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -54,7 +59,6 @@ def run(options: argparse.Namespace) -> int:
     """Chat until the user leaves. Raises FleetchatError before the screen opens, or what broke the screen."""
     from fleetchat.cli.confirm import terminal_confirmation
     from fleetchat.config import load
-    from fleetchat.cutter.recipe import find_recipe
 
     if not options.plain and not has_terminal():
         raise InputError(
@@ -68,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         )
     overrides = {key: getattr(options, name) for name, key in SETTINGS.items()}
     config = load(options.fleet, overrides, confirm=terminal_confirmation())
-    recipe = find_recipe(config.model.recipe)
+    recipe = configured_recipe(config)
     log_to_file()
 
     if options.plain:

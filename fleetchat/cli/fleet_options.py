@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetchat.errors import RecipeError
+
+if TYPE_CHECKING:
+    from fleetchat.config import Config
+    from fleetchat.cutter.recipe import Recipe
 
 FLEET_SETTINGS = {
     "recipe": "model.recipe",
@@ -44,6 +51,16 @@ def add_speculation_options(parser: argparse.ArgumentParser) -> None:
         "--draft-depth", type=_depth, metavar="N", help="drafts a round: adaptive, or a number"
     )
     group.add_argument("--max-draft", type=int, metavar="K", help="the most that adaptive takes")
+
+
+def configured_recipe(config: Config) -> Recipe:
+    """The recipe that is configured. Raises RecipeError, which says where it is named."""
+    from fleetchat.cutter.recipe import find_recipe
+
+    try:
+        return find_recipe(config.model.recipe)
+    except RecipeError as error:
+        raise RecipeError(f"{config.recipe_place}: {error.message}", hint=error.hint) from error
 
 
 def _depth(text: str) -> int | str:

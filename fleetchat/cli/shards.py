@@ -44,8 +44,8 @@ def run_build(options: argparse.Namespace) -> int:
     from fleetchat.cutter.recipe import PathSource
 
     with reporter(options.progress) as report:
+        store, ranges = _store(options), _layer_ranges(options)  # before anything is asked or fetched
         recipe, new = pinned(*chosen_recipe(options))
-        store, ranges = _store(options), _layer_ranges(options.layers)
         if new is not None or not isinstance(recipe.source, PathSource):
             announce(recipe, store, options)
         manifest = build(recipe, options.stages, ranges, store, options.source, report.step)
@@ -242,16 +242,25 @@ def _received(options: argparse.Namespace) -> ReceivedStore:
     return ReceivedStore(_store(options).root)
 
 
-def _layer_ranges(text: str | None) -> tuple[LayerRange, ...] | None:
+def _layer_ranges(options: argparse.Namespace) -> tuple[LayerRange, ...] | None:
+    """What --layers says, as far as it can be known before the model is there. Raises InputError."""
     from fleetchat.cutter.recipe import parse_layers
     from fleetchat.errors import InputError
+    from fleetchat.fleet.shapes import known_layers
 
-    if text is None:
+    if options.layers is None:
         return None
     try:
-        return parse_layers(text)
+        ranges = parse_layers(options.layers)
     except ValueError as error:
         raise InputError(f"--layers {error}") from None
+    if options.stages not in (None, len(ranges)):
+        raise InputError(f"--layers {options.layers} are {len(ranges)} stages, but --stages {options.stages}")
+    given = ranges[-1][1] + 1
+    known = None if options.source else known_layers(options.recipe)
+    if known not in (None, given):
+        raise InputError(f"--layers {options.layers} are {given} layers, but {options.recipe} has {known}")
+    return ranges
 
 
 def _chosen(builds: list[Manifest], names: list[str]) -> list[Manifest]:

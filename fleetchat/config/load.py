@@ -209,7 +209,24 @@ def _built(layers: list[Layer], chosen: list[Layer], file: Path) -> Config:
         table: settings(**{key: value for (owner, key), value in values.items() if owner == table})
         for table, settings in TABLES.items()
     }
-    return Config(**tables, file=file)
+    return Config(**tables, file=file, recipe_place=_place(chosen, "model", "recipe"))
+
+
+def _chosen_by(chosen: list[Layer], table: str, key: str) -> Layer | None:
+    """The strongest layer that has the key."""
+    return next((layer for layer in chosen if (table, key) in layer.values), None)
+
+
+def _place(chosen: list[Layer], table: str, key: str) -> str:
+    """Where a value comes from, as errors name it: a file and its table, an option, a variable."""
+    layer = _chosen_by(chosen, table, key)
+    if layer is None:
+        return f"{key} in [{table}]"
+    if layer.origin == COMMAND_LINE:
+        return f"{COMMAND_LINE}: {_fields(table)[key].metadata['option'] or '--' + key.replace('_', '-')}"
+    if layer.origin == ENVIRONMENT:
+        return f"environment variable {PREFIX}{table.upper()}_{key.upper()}"
+    return f"{layer.origin}: {key} in [{table}]"
 
 
 def _settle_mode(values: dict[Key, Any], chosen: list[Layer]) -> None:
@@ -221,8 +238,10 @@ def _settle_mode(values: dict[Key, Any], chosen: list[Layer]) -> None:
         return
     serving = sum(not peer.spare for peer in peers)
     if not serving:
+        named = "only spares are named" if peers else "no peer is named"
         raise ConfigError(
-            'the fleet\'s mode is "peers", but no peer is named',
+            f"{_place(chosen, 'fleet', 'mode' if _chosen_by(chosen, 'fleet', 'mode') else 'peers')}: "
+            f'the mode is "peers", but {named}',
             hint='name them in [[fleet.peers]] tables, or set mode = "embedded"',
         )
     for layer in chosen:

@@ -119,7 +119,10 @@ class UiSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Everything that can be set. `file` is the configuration file in use."""
+    """Everything that can be set. `file` is the configuration file in use.
+
+    `recipe_place` says in words where the recipe is named: a recipe is looked for after all was read.
+    """
 
     model: ModelSettings
     fleet: FleetSettings
@@ -128,6 +131,7 @@ class Config:
     chat: ChatSettings
     ui: UiSettings
     file: Path
+    recipe_place: str = ""
 
 
 TABLES: dict[str, type[Any]] = {

@@ -44,16 +44,24 @@ def check_stage_count(layers: int, stages: int) -> None:
 
 def check_ranges(ranges: Sequence[LayerRange], layers: int) -> tuple[LayerRange, ...]:
     """Return the ranges if they cover layers 0 … layers - 1 once and in order; raise CutRefused otherwise."""
+    if gap := gap_in(ranges):
+        raise CutRefused(gap)
+    given = ranges[-1][1] + 1 if ranges else 0
+    if given != layers:
+        raise CutRefused(f"the stages have {given} layers, but the model has {layers}")
+    return tuple(ranges)
+
+
+def gap_in(ranges: Sequence[LayerRange]) -> str:
+    """Why the ranges are not one row of layers from layer 0 on; nothing when they are."""
     expected = 0
     for stage, (first, last) in enumerate(ranges):
         if first != expected:
-            raise CutRefused(f"stage {stage} starts at layer {first}, but layer {expected} comes next")
+            return f"stage {stage} starts at layer {first}, but layer {expected} comes next"
         if last < first:
-            raise CutRefused(f"stage {stage} has no layers: it goes from {first} to {last}")
+            return f"stage {stage} has no layers: it goes from {first} to {last}"
         expected = last + 1
-    if expected != layers:
-        raise CutRefused(f"the stages have {expected} layers, but the model has {layers}")
-    return tuple(ranges)
+    return ""
 
 
 def ranges_from_counts(counts: Sequence[int], layers: int) -> tuple[LayerRange, ...]:

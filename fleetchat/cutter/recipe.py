@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetchat import paths
-from fleetchat.cutter.partition import LayerRange
+from fleetchat.cutter.partition import LayerRange, gap_in
 from fleetchat.cutter.recipe_table import (
     Check,
     Table,
@@ -173,6 +173,8 @@ def parse_layers(ranges_text: str) -> tuple[LayerRange, ...]:
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f"must be ranges of layers such as 0-17,18-29, not {ranges_text!r}")
         ranges.append((int(first), int(last) if dash else int(first)))
+    if gap := gap_in(ranges):
+        raise ValueError(f"must be one row of layers: {gap}")
     return tuple(ranges)
 
 

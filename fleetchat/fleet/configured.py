@@ -12,12 +12,13 @@ from fleetchat import paths
 from fleetchat.certificates import certificate_file, check_certificate
 from fleetchat.config import Config
 from fleetchat.cutter.manifest import Manifest
-from fleetchat.cutter.recipe import Recipe, RecipeSampling, find_recipe
+from fleetchat.cutter.recipe import Recipe, RecipeSampling, find_recipe, parse_layers
 from fleetchat.cutter.store import Store
-from fleetchat.errors import ConfigError
+from fleetchat.errors import ConfigError, CutRefused
 from fleetchat.fleet.options import FleetOptions, PeerSpec, embedded_peers, require_draft_model
 from fleetchat.fleet.provision import BuildProgress, build_in_process
 from fleetchat.fleet.session import SamplingSettings
+from fleetchat.fleet.shapes import known_layers
 from fleetchat.keys import KEY_FILE_NAME, FleetKey, load_or_create_key, read_key
 
 DEFAULT_CONTEXT = 2048  # positions; KV cells are taken for all of it
@@ -34,21 +35,21 @@ async def prepare_fleet(
     Raises RecipeError, ConfigError, and what a build raises.
     """
     recipe = find_recipe(config.model.recipe)
-    peers = peers_of(config)
+    peers, layers = peers_of(config), layers_of(config)
     store = Store(paths.store_folder())
     key = key_of(config, (*peers, *spares_of(config)))
     if any(peer.address is None for peer in peers):
         paths.require_writable(paths.log_folder())  # said before a build that takes minutes
     drafter, draft_model = drafter_of(config, recipe), draft_of(config, recipe)
     require_draft_model(drafter, draft_model)
-    manifest = await build_in_process(
-        config.model.recipe,
-        len(peers),
-        store=store,
-        source=source,
-        layers=layers_of(config),
-        on_progress=on_build,
-    )
+    try:
+        manifest = await build_in_process(
+            config.model.recipe, len(peers), store=store, source=source, layers=layers, on_progress=on_build
+        )
+    except CutRefused as refusal:
+        if layers is None:
+            raise
+        raise _wrong_layers(config, refusal.message) from refusal
     return FleetOptions(
         manifest=manifest,
         store_root=store.root,
@@ -87,17 +88,36 @@ def peers_of(config: Config) -> tuple[PeerSpec, ...]:
 
 
 def layers_of(config: Config) -> tuple[tuple[int, int], ...] | None:
-    """First and last layer of each stage, where the peers say it. Raises ConfigError when only some do."""
+    """First and last layer of each stage, where the peers say it.
+
+    Raises ConfigError when only some do, or when they cannot be all layers of the model in order.
+    """
     if config.fleet.mode == "embedded":
         return None
     serving = [peer for peer in config.fleet.peers if not peer.spare]
     chosen = tuple(peer.layers for peer in serving if peer.layers is not None)
-    if chosen and len(chosen) < len(serving):
-        raise ConfigError(
-            f"{len(chosen)} of the {len(serving)} peers say which layers they serve",
-            hint="write layers for all of them or for none; `fleetchat fleet plan --write` does it",
+    if not chosen:
+        return None
+    if len(chosen) < len(serving):
+        raise _wrong_layers(
+            config,
+            f"{len(chosen)} of the {len(serving)} peers say which layers they serve, the others do not",
         )
-    return chosen or None
+    try:
+        parse_layers(",".join(f"{first}-{last}" for first, last in chosen))
+    except ValueError as error:
+        raise _wrong_layers(config, str(error)) from None
+    given, known = chosen[-1][1] + 1, known_layers(config.model.recipe)
+    if known not in (None, given):
+        raise _wrong_layers(config, f"the stages have {given} layers, but {config.model.recipe} has {known}")
+    return chosen
+
+
+def _wrong_layers(config: Config, reason: str) -> ConfigError:
+    return ConfigError(
+        f"{config.file}: layers in [[fleet.peers]]: {reason}",
+        hint="write layers for all of them or for none; `fleetchat fleet plan --write` does it",
+    )
 
 
 def spares_of(config: Config) -> tuple[PeerSpec, ...]:

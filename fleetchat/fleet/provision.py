@@ -17,7 +17,7 @@ import trio
 from fleetchat.child import child_command, child_environment, own_process_group
 from fleetchat.cutter.manifest import Manifest
 from fleetchat.cutter.store import Store
-from fleetchat.errors import BuildError, FleetchatError, InputError
+from fleetchat.errors import BuildError, CutRefused, FleetchatError, InputError
 from fleetchat.ids import BuildKey
 
 LINE_LIMIT = 64 * 1024  # bytes of one progress line
@@ -116,6 +116,8 @@ def _outcome(last: dict[str, Any], store: Store) -> Manifest:
             return manifest
     if "error" in last:
         kind: type[FleetchatError] = InputError if last.get("exit") == 2 else BuildError
+        if last.get("refused") is True:
+            kind = CutRefused
         raise kind(str(last["error"]), hint=str(last["hint"]) if last.get("hint") else None)
     raise BuildError(
         "the build process ended without a result",

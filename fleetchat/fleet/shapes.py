@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleetchat.cutter.recipe import known_recipes
 from fleetchat.errors import InputError
+from fleetchat.paths import shipped
 from fleetchat.spelling import nearest
 
 GROUP_BITS = {4: 0.5, 8: 0.25, 16: 0.0}
@@ -84,6 +86,14 @@ def find_shape(name: str) -> ModelShape:
         f"the shape of the model {name!r} is not known{nearest(name, SHAPES)}",
         hint=f"name the model's config.json, or one of {', '.join(SHAPES)}",
     )
+
+
+def known_layers(recipe: str) -> int | None:
+    """Layers of the model of a shipped recipe, before it is fetched; None for a recipe of the user's own."""
+    file = known_recipes().get(recipe)
+    if recipe not in SHAPES or file is None or file.parent != shipped("shards"):
+        return None
+    return SHAPES[recipe].layers
 
 
 def read_shape(path: Path) -> ModelShape:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from fleetchat.cli.build_progress import JsonLines, PlainLines, TerminalLine, percentage
-from fleetchat.errors import FetchError, RecipeError
+from fleetchat.errors import CutRefused, FetchError, RecipeError
 
 
 def test_percentages() -> None:
@@ -45,6 +45,7 @@ def test_progress_within_a_step_is_thinned_out() -> None:
     ("error", "said"),
     [
         (RecipeError("wrong", hint="do"), {"error": "wrong", "hint": "do", "exit": 2}),
+        (CutRefused("no"), {"error": "no", "hint": "", "exit": 2, "refused": True}),
         (FetchError("no network"), {"error": "no network", "hint": "", "exit": 1}),
         (KeyboardInterrupt(), {"error": "interrupted", "hint": "", "exit": 130}),
         (ValueError("x"), {"error": "internal error: ValueError: x", "hint": "", "exit": 1}),

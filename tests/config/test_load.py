@@ -162,7 +162,11 @@ def test_order_of_the_places(folders: Folders, monkeypatch: pytest.MonkeyPatch) 
         ("[fleet]\npeers = 1", ": peers in [fleet] must be written as [[fleet.peers]] tables"),
         (
             '[fleet]\nmode = "peers"',
-            'the fleet\'s mode is "peers", but no peer is named',
+            ': mode in [fleet]: the mode is "peers", but no peer is named',
+        ),
+        (
+            '[[fleet.peers]]\naddress = "a:1"\nspare = true',
+            ': peers in [fleet]: the mode is "peers", but only spares are named',
         ),
         ("[sampling]\nseed = 1\nseed = 2", ", line 3: Cannot overwrite a value"),
         ("[sampling]\nseed =", ", line 2: Invalid value"),
@@ -398,6 +402,21 @@ def test_the_user_s_own_folder_needs_no_confirmation(
     assert load().fleet.mode == "peers"
     monkeypatch.chdir(folders.own.parent)
     assert load().fleet.mode == "peers"
+
+
+def test_the_mode_of_the_environment_is_named(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETCHAT_FLEET_MODE", "peers")
+    assert refusal(folders, "") == (
+        'environment variable FLEETCHAT_FLEET_MODE: the mode is "peers", but no peer is named'
+    )
+
+
+def test_where_the_recipe_is_named_is_known(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load().recipe_place == "recipe in [model]"
+    assert folders.load('[model]\nrecipe = "mine"\n').recipe_place == f"{folders.own}: recipe in [model]"
+    monkeypatch.setenv("FLEETCHAT_MODEL_RECIPE", "other")
+    assert load().recipe_place == "environment variable FLEETCHAT_MODEL_RECIPE"
+    assert load(None, {"model.recipe": "third"}).recipe_place == "command line: --recipe"
 
 
 def test_a_spare_is_no_stage(folders: Folders) -> None:

@@ -166,3 +166,17 @@ def test_layer_ranges() -> None:
     for text in ("", "a", "1-", "-1", "1,,2"):
         with pytest.raises(ValueError, match="must be ranges"):
             parse_layers(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "gap"),
+    [
+        ("0-5,7-29", "stage 1 starts at layer 7, but layer 6 comes next"),
+        ("0-5,5-29", "stage 1 starts at layer 5, but layer 6 comes next"),
+        ("1-29", "stage 0 starts at layer 1, but layer 0 comes next"),
+        ("0-5,6-4", "stage 1 has no layers: it goes from 6 to 4"),
+    ],
+)
+def test_layers_that_are_no_row_are_known_without_the_model(given: str, gap: str) -> None:
+    with pytest.raises(ValueError, match=f"^must be one row of layers: {gap}$"):
+        parse_layers(given)
