@@ -43,6 +43,7 @@ class ChatState:
     writing: MessageId | None = None
     continued: Node | None = None  # the reply under way as it was before it was continued
     editing: MessageId | None = None  # the message that the prompt's text replaces, in a new branch
+    draft: str = ""  # what stood in the prompt when its tab was closed, or the program left
     queued: bool = False  # what stands in the prompt is sent when it can be
     unread: bool = False
     failed: bool = False

@@ -108,6 +108,10 @@ class Keeper:
     async def search(self, query: str) -> list[Hit]:
         return await self._settled(self._archive.post(lambda history: history.search(query))) or []
 
+    def write(self, job: Callable[[], object]) -> None:
+        """Have a file written in its turn, after what was to be saved before. An OSError is only logged."""
+        self._archive.post(lambda _history: job())
+
     def close(self, timeout: float) -> bool:
         return self._archive.close(timeout)
 

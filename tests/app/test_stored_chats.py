@@ -117,6 +117,63 @@ async def test_tabs_titles_and_order_come_back(tmp_path: Path) -> None:
         assert line == "1 alpha  2 ../x [/b] 👩\u200d🚀  3 gamma  +"
 
 
+def remembered_drafts(folder: Path) -> list[str]:
+    return list(read_open_tabs(folder / "tabs.toml").drafts.values())
+
+
+def drafts_shown(pilot: Pilot[None]) -> list[str]:
+    screen = chat_screen(pilot)
+    return [screen._panes[number].prompt.text for number in screen.tabs.numbers]
+
+
+async def test_what_was_not_sent_comes_back_in_its_tab(tmp_path: Path) -> None:
+    """A tab with a chat, an empty one that was typed in, an empty one: left by Ctrl+Q."""
+    runtime = FakeRuntime()
+    async with running(runtime, state=tmp_path) as pilot:
+        await ask(pilot, runtime, "question")
+        runtime.say(ReplyFinished(ONE, answer("an answer")))
+        await wait_until(pilot, lambda: chat_screen(pilot).pane.state.writing is None)
+        chat_screen(pilot).pane.prompt.set_text("first\n[/b] draft")
+        await new_tab(pilot)
+        chat_screen(pilot).pane.prompt.set_text("/second")
+        await new_tab(pilot)
+        await pilot.press("ctrl+q")
+        await wait_until(pilot, lambda: not pilot.app.is_running)
+    again = FakeRuntime()
+    async with running(again, state=tmp_path) as pilot:
+        await wait_until(pilot, lambda: drafts_shown(pilot) == ["first\n[/b] draft", "/second"])
+        assert again.submitted == []
+        await pilot.press("alt+1")
+        await wait_until(pilot, lambda: "an answer" in screen_text(pilot))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: again.submitted)
+        assert again.turns[0].prompt == "first\n[/b] draft"
+        await wait_until(pilot, lambda: remembered_drafts(tmp_path) == ["/second"])
+
+
+async def test_what_is_typed_is_kept_a_moment_later_and_given_up_when_it_is_taken_back(
+    tmp_path: Path,
+) -> None:
+    """Read from the file while the program runs: so a kill leaves it."""
+    async with running(FakeRuntime(), state=tmp_path) as pilot:
+        await type_text(pilot, "half a thought")
+        await wait_until(pilot, lambda: remembered_drafts(tmp_path) == ["half a thought"])
+        chat_screen(pilot).pane.prompt.clear_text()
+        await wait_until(pilot, lambda: remembered_drafts(tmp_path) == [])
+
+
+async def test_a_tab_that_is_reopened_has_its_text() -> None:
+    async with running(FakeRuntime()) as pilot:
+        screen = chat_screen(pilot)
+        await new_tab(pilot)
+        await type_text(pilot, "half a thought")
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: drafts_shown(pilot) == [""])
+        await pilot.press("alt+t")
+        await wait_until(pilot, lambda: drafts_shown(pilot) == ["", "half a thought"])
+        assert screen.pane.prompt.text == "half a thought"
+
+
 async def test_the_store_has_exactly_what_the_model_wrote(tmp_path: Path) -> None:
     runtime = FakeRuntime()
     async with running(runtime, state=tmp_path) as pilot:
@@ -167,8 +224,12 @@ async def test_a_job_on_a_broken_store_raises_one_kind_of_error(tmp_path: Path) 
 async def test_open_tabs_survive_and_damage_is_no_fault(tmp_path: Path) -> None:
     file = tmp_path / "tabs.toml"
     assert read_open_tabs(file) == OpenTabs()
-    write_open_tabs(file, [ChatId(5), ChatId(2**63 - 1)], ChatId(5))
-    assert read_open_tabs(file) == OpenTabs((ChatId(5), ChatId(2**63 - 1)), ChatId(5))
-    for damage in ("chats = 5", "= ", 'chats = ["x"]', "chats = [1]"):
+    for drafts in ({}, {ChatId(5): f'{AWKWARD}\n"""\\ \ttext'}):
+        tabs = OpenTabs((ChatId(5), ChatId(2**63 - 1)), ChatId(5), drafts)
+        write_open_tabs(file, tabs)
+        assert read_open_tabs(file) == tabs
+    write_open_tabs(file, OpenTabs((ChatId(5),), None, {ChatId(5): "a\ud83db"}))
+    assert read_open_tabs(file).drafts == {5: "a?b"}
+    for damage in ("chats = 5", "= ", 'chats = ["x"]', "chats = [1]", "chats = []\ndrafts = 5"):
         file.write_text(damage, encoding="utf-8")
         assert read_open_tabs(file) == OpenTabs()

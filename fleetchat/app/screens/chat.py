@@ -333,6 +333,7 @@ class ChatScreen(FleetDesk):
     def say_leaving(self) -> None:
         """The program ends: what was written so far is kept."""
         self._set_phase(Phase.LEAVING)
+        self.remember_tabs()
         for pane in self._panes.values():
             self.keeper.save(pane.state, pane.state.abandon())
 

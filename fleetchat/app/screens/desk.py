@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from textual import on
@@ -13,13 +13,14 @@ from fleetchat.app.chat_state import ChatState
 from fleetchat.app.events import ChatNumber, RuntimeControl
 from fleetchat.app.keeper import Keeper
 from fleetchat.app.open_tabs import FILE_NAME as TABS_FILE
-from fleetchat.app.open_tabs import read_open_tabs, write_open_tabs
+from fleetchat.app.open_tabs import OpenTabs, read_open_tabs, write_open_tabs
 from fleetchat.app.prompt_history import PromptHistory
 from fleetchat.app.sparing_compositor import SparingCompositor
 from fleetchat.app.tabs import TabList
 from fleetchat.app.widgets.chat_pane import ChatPane
 from fleetchat.app.widgets.tab_bar import TabBar
 from fleetchat.chat.history import ChatId, StoredChat
+from fleetchat.chat.sanitise import sanitise
 
 CHECKPOINT = 1.0  # seconds: what is lost at most when the program is killed
 
@@ -39,6 +40,7 @@ class Desk(Screen[None]):
         self.state_folder = state
         self.history = PromptHistory()
         self._restored = False
+        self._remembered = OpenTabs()
         self._numbers = 0
         first = self.new_state()
         self.tabs = TabList.with_one(first.number)
@@ -83,7 +85,8 @@ class Desk(Screen[None]):
         self.keeper.save(pane.state, pane.state.abandon())
         self.runtime.close_chat(number)
         self._closed_chats[number] = pane.state
-        if pane.state.is_unused:
+        pane.state.draft = pane.prompt.text
+        if pane.state.is_unused and not pane.state.draft.strip():
             self.tabs.forget(number)
         await self.show_chat(self.tabs.active)
         await pane.remove()
@@ -138,11 +141,13 @@ class Desk(Screen[None]):
     async def _restore(self) -> None:
         """Open the tabs of the last run, and remember its prompts. Nothing is sent by itself."""
         self.history.restore(await self.keeper.start())
-        remembered = read_open_tabs(self.state_folder / TABS_FILE)
+        remembered = self._remembered = read_open_tabs(self.state_folder / TABS_FILE)
         begun, shown = self.pane, None
         for chat in remembered.chats:
-            if (stored := await self.keeper.chat(chat)) is not None:
-                state = self._state_of(stored)
+            stored, draft = await self.keeper.chat(chat), remembered.drafts.get(chat, "")
+            if stored is not None or draft:
+                state = self._state_of(stored) if stored is not None else self.new_state()
+                state.id, state.draft = chat, sanitise(draft)
                 self.tabs.open(state.number)
                 await self._mount_pane(state)
                 shown = state.number if chat == remembered.active or shown is None else shown
@@ -158,18 +163,25 @@ class Desk(Screen[None]):
         return ChatState.restored(ChatNumber(self._numbers), stored)
 
     def remember_tabs(self) -> None:
+        """Keep which tabs there are for the next run, and what was typed in them."""
         if not self._restored:
             return
-        states = [self._panes[number].state for number in self.tabs.numbers]
-        stored = [state.id for state in states if state.stored]
-        active = self.pane.state.id if self.pane.state.stored else None
-        with suppress(OSError):  # they are not there next time; nothing else depends on it
-            write_open_tabs(self.state_folder / TABS_FILE, stored, active)
+        panes = [self._panes[number] for number in self.tabs.numbers]
+        drafts = {pane.state.id: pane.prompt.text for pane in panes if pane.prompt.text.strip()}
+        chats = tuple(pane.state.id for pane in panes if pane.state.stored or pane.state.id in drafts)
+        active = self.pane.state.id if self.pane.state.id in chats else None
+        tabs = OpenTabs(chats, active, drafts)
+        if tabs != self._remembered:
+            self._remembered = tabs
+            self.keeper.write(partial(write_open_tabs, self.state_folder / TABS_FILE, tabs))
 
     def _checkpoint(self) -> None:
+        self.remember_tabs()
         self.keeper.checkpoint(pane.state for pane in self._panes.values())
 
     async def _mount_pane(self, state: ChatState) -> None:
         pane = self._panes[state.number] = ChatPane(state, self.history)
         await self.query_one("#panes").mount(pane)
+        if state.draft:
+            pane.prompt.set_text(state.draft)
         self.describe_empty(pane)
