@@ -16,6 +16,7 @@ from fleetchat.cli.ask_output import AnswerWriter, Progress
 from fleetchat.cli.ask_report import Answered, document, statistics_lines
 from fleetchat.cli.ask_session import Asking, Opened, ReplySettings, open_conversations
 from fleetchat.cli.ask_wait import Waiting
+from fleetchat.cli.build_progress import STOPPED
 from fleetchat.cli.output import print_diagnostic
 from fleetchat.config import Config
 from fleetchat.cutter.recipe import Recipe
@@ -71,12 +72,15 @@ class Outcome:
     snapshot: FleetSnapshot | None = None
     answers: list[Answered] = field(default_factory=list)
     failure: Exception | None = None
+    building: bool = False  # the shards are looked for, or built
 
 
 def run_job(job: Job) -> ExitCode:
     """Do everything. Raises the failure that ended it, after the answers so far were reported."""
     outcome, interruption = Outcome(), Interruption()
     trio.run(_interruptible, job, outcome, interruption)
+    if interruption.happened and outcome.building:
+        job.progress.stop(STOPPED)
     job.progress.clear()
     _report(job, outcome)
     if interruption.happened:
@@ -109,7 +113,9 @@ async def _interruptible(job: Job, outcome: Outcome, interruption: Interruption)
 
 
 async def _ask(job: Job, outcome: Outcome, interruption: Interruption, waiting: Waiting) -> None:
+    outcome.building = True
     prepared = await prepare_fleet(job.config, on_build=lambda build: _show_build(job.progress, build))
+    outcome.building = False
     options = replace(prepared, trace_file=job.trace_file)
     settings, opened = _prepare(job, options)
     async with open_fleet(options, on_progress=waiting.note) as fleet, open_tasks() as nursery:

@@ -122,6 +122,9 @@ class Progress(Protocol):
     def say(self, text: str) -> None:
         """A line that stays."""
 
+    def stop(self, text: str) -> None:
+        """A line that stays, after a Ctrl+C that the terminal may have written into the line before."""
+
     def clear(self) -> None:
         """Remove what may be removed: an answer follows."""
 
@@ -152,6 +155,9 @@ class LineProgress:
     def say(self, text: str) -> None:
         self._print_line(text)
 
+    def stop(self, text: str) -> None:
+        self._print_line(text)
+
     def clear(self) -> None:
         """Nothing: lines stay."""
 
@@ -176,6 +182,12 @@ class TerminalProgress:
         self.clear()
         self._stream.write(" ".join(self._safe(text).split()) + "\n")
         self._stream.flush()
+
+    def stop(self, text: str) -> None:
+        if self._shown:
+            self._stream.write("\n")
+            self._shown = 0
+        self.say(text)
 
     def clear(self) -> None:
         self._show("", "")

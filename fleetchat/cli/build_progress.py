@@ -11,6 +11,7 @@ from typing import Protocol, TextIO
 
 from fleetchat.errors import CutRefused, ExitCode, FleetchatError
 
+STOPPED = "stopped; nothing half-built stays"
 REDRAW_SECONDS = 0.1
 CLEAR_TO_END = "\x1b[K"
 
@@ -102,7 +103,8 @@ class PlainLines:
         pass
 
     def failed(self, error: BaseException) -> None:
-        pass
+        if isinstance(error, KeyboardInterrupt):
+            print(STOPPED, file=self._stream, flush=True)
 
 
 class TerminalLine:
@@ -121,7 +123,11 @@ class TerminalLine:
         self._draw("")
 
     def failed(self, error: BaseException) -> None:
-        self._draw("")
+        if isinstance(error, KeyboardInterrupt):
+            self._stream.write(f"\n{STOPPED}\n")  # the terminal wrote ^C behind the line
+            self._stream.flush()
+        else:
+            self._draw("")
 
     def _draw(self, text: str) -> None:
         self._stream.write(f"\r{text}{CLEAR_TO_END}")

@@ -55,6 +55,7 @@ def build(
     if stages is not None and stages != count:
         raise SourceError(f"{stages} stages were asked for, but {count} layer ranges were given")
     with _disk_full_explained(store):
+        store.sweep()
         known = known_source(recipe, source_override, store)
         if known is not None:
             converter = converter_of(known)

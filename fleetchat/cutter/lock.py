@@ -49,6 +49,22 @@ def locked(path: Path, on_wait: Callable[[str], None] = lambda _: None) -> Itera
             path.unlink()
 
 
+@contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock file for a moment unless another live process does; whether it is held."""
+    if (holder := _read(path)) is not None and _is_stale(path, holder):
+        _break(path, holder)
+    taken = False
+    with suppress(OSError):
+        taken = _take(path)
+    try:
+        yield taken
+    finally:
+        if taken:
+            with suppress(OSError):
+                path.unlink()
+
+
 def process_alive(process_id: int) -> bool:
     """Whether a process of this machine exists."""
     if os.name == "nt":

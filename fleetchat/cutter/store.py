@@ -129,6 +129,14 @@ class Store:
             self._remove_leftovers()
             yield
 
+    def sweep(self) -> None:
+        """Remove what builds that were killed left half-built, unless another build is under way."""
+        if not self.temporary_folder.is_dir() or not any(self.temporary_folder.iterdir()):
+            return
+        with lock.locked_if_free(self.root / "build.lock") as held:
+            if held:
+                self._remove_leftovers()
+
     def check_space(self, needed: int) -> None:
         """Raise DiskFull unless `needed` bytes are free."""
         free = shutil.disk_usage(_existing(self.root)).free

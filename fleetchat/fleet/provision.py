@@ -82,6 +82,7 @@ async def build_in_process(
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+                await trio.to_thread.run_sync(store.sweep)
     return _outcome(last, store)
 
 

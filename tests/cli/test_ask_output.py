@@ -139,3 +139,8 @@ def test_a_terminal_has_one_line_that_is_written_over() -> None:
     assert stream.getvalue().endswith("\ra line that is much too")
     progress.say("done\x07")
     assert stream.getvalue().endswith("\r" + " " * 23 + "\rdone\n")
+    progress.stop("it ends")
+    assert stream.getvalue().endswith("\rdone\nit ends\n")
+    progress.step("cutting")
+    progress.stop("it ends")
+    assert stream.getvalue().endswith("\rcutting …\nit ends\n"), "the line stays, with the ^C behind it"

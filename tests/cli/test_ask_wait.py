@@ -18,6 +18,9 @@ class Shown:
 
     say = step
 
+    def stop(self, text: str) -> None:
+        raise AssertionError(text)
+
     def passing(self, text: str) -> None:
         self.lines.append(text)
 

@@ -63,3 +63,17 @@ def test_a_narrow_terminal_is_not_overrun() -> None:
     line.step("converting the model", 1, 2)
     line.finished("key")
     assert stream.getvalue() == "\rconvertin\x1b[K\r\x1b[K"
+
+
+def test_a_build_that_is_interrupted_ends_on_a_line_of_its_own() -> None:
+    stream = io.StringIO()
+    line = TerminalLine(stream, 40)
+    line.step("converting", 0, 0)
+    line.failed(KeyboardInterrupt())
+    assert stream.getvalue() == "\rconverting …\x1b[K\nstopped; nothing half-built stays\n"
+    plain = io.StringIO()
+    PlainLines(plain).failed(KeyboardInterrupt())
+    assert plain.getvalue() == "stopped; nothing half-built stays\n"
+    quiet = io.StringIO()
+    PlainLines(quiet).failed(RecipeError("wrong"))
+    assert quiet.getvalue() == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -157,6 +158,27 @@ def test_leftovers_of_dead_builds_go_and_those_of_live_ones_stay(tmp_path: Path)
     with store.temporary("build") as live, store.locked():
         assert not dead.exists()
         assert live.exists()
+
+
+def test_leftovers_are_swept_unless_another_build_is_under_way(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.sweep()
+    assert list(tmp_path.iterdir()) == []
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    )
+    dead = store.temporary_folder / f"build-{int(ended.stdout)}-aa"
+    with store.locked():
+        dead.mkdir(parents=True)
+        store.sweep()
+        assert dead.exists()
+        assert (store.root / "build.lock").exists()
+    (store.root / "build.lock").write_text(f"{int(ended.stdout)} {socket.gethostname()} aa")  # it was killed
+    with store.temporary("build") as live:
+        store.sweep()
+        assert live.exists()
+    assert not dead.exists()
+    assert not (store.root / "build.lock").exists()
 
 
 def test_too_little_space_is_said_with_both_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
