@@ -137,6 +137,9 @@ def reply_footer(node: Node, context: int) -> str:
     )
 
 
+UNANSWERED = "not answered: later replies are written without this message"
+
+
 def progress_line(step: str, done: int, total: int, width: int) -> str:
     """`step  ████░░░░  45 %` in at most `width` cells; without a bar when the end is not known."""
     if total <= 0:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from fleetchat.chat.messages import Message, Role
 from fleetchat.chat.options import ChatOptions
-from fleetchat.chat.tree import Node
+from fleetchat.chat.tree import MessageId, Node, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,21 @@ def messages_of(path: Sequence[Node], model: str) -> tuple[Message, ...]:
     A question that was never answered is left out, unless it is the last message: most templates
     refuse two questions in a row, and one refused message must not poison the chat.
     """
-    answered = [
-        node
-        for node, following in zip(path, (*path[1:], None), strict=True)
-        if node.text and not (node.role is Role.USER and _is_unanswered(following))
-    ]
+    left_out = unanswered(path)
+    answered = [node for node in path if node.text and node.id not in left_out]
     return tuple(
         Message(node.role, node.text, node.token_ids if node.model == model else None) for node in answered
     )
 
 
-def _is_unanswered(following: Node | None) -> bool:
-    return following is not None and (following.role is Role.USER or not following.text)
+def unanswered(path: Sequence[Node]) -> frozenset[MessageId]:
+    """The questions of a path that later replies are written without."""
+    return frozenset(
+        node.id for node, following in pairwise(path) if node.role is Role.USER and _is_unanswered(following)
+    )
+
+
+def _is_unanswered(following: Node) -> bool:
+    if following.role is Role.USER:
+        return True
+    return not following.text and following.status is not Status.WRITING

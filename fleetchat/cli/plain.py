@@ -17,7 +17,7 @@ from fleetchat.app.chat_state import ChatState
 from fleetchat.app.commands import BY_SLASH, parse_slash
 from fleetchat.app.events import ChatNumber, RuntimeControl, RuntimeEvent
 from fleetchat.app.option_words import changed_words, options_words
-from fleetchat.app.words import reply_footer
+from fleetchat.app.words import UNANSWERED, reply_footer
 from fleetchat.chat.checkpoints import grown_enough
 from fleetchat.chat.messages import Role
 from fleetchat.chat.options import ChatOptions
@@ -138,6 +138,8 @@ class PlainChat:
         self._history.put(state.id, node)
         self._history.set_head(state.id, state.head)
         say(reply_footer(node, self._context))
+        if not node.text:
+            say(f"{UNANSWERED}; /retry answers it")
 
     def _follow(self) -> Node:
         """Print the reply as it comes. The first Ctrl+C stops it, the second leaves.

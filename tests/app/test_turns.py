@@ -73,6 +73,28 @@ async def test_a_failed_reply_is_tried_again_in_its_place(tmp_path: Path) -> Non
         await wait_until(pilot, lambda: len(stored_messages(tmp_path)) == 2)
 
 
+async def test_a_message_that_the_model_does_not_see_is_marked() -> None:
+    words = "not answered: later replies are written without this message"
+    runtime = FakeRuntime()
+    async with running(runtime, (120, 40)) as pilot:
+        await say(pilot, "first")
+        await wait_until(pilot, lambda: len(runtime.turns) == 1)
+        assert words not in screen_text(pilot)
+        await answered(pilot, runtime, 1, answer("", reason=FinishReason.ERROR, error=("lost", "")))
+        await wait_until(pilot, lambda: words in screen_text(pilot))
+        await talk(pilot, runtime, "next", answer("one"))
+        assert contents(runtime) == ["next"]
+        await wait_until(pilot, lambda: "finished" in screen_text(pilot))
+        assert screen_text(pilot).count(words) == 1
+        lines = screen_text(pilot).splitlines()
+        question = next(place for place, line in enumerate(lines) if line.strip().startswith("first"))
+        assert lines[question + 1].strip().startswith(words)
+        await pilot.press("alt+k", "alt+k", "alt+k", "alt+k", "f5")
+        await wait_until(pilot, lambda: len(runtime.turns) == 3)
+        assert contents(runtime) == ["first"]
+        await wait_until(pilot, lambda: words not in screen_text(pilot))
+
+
 async def test_an_edited_message_begins_a_branch() -> None:
     runtime = FakeRuntime()
     async with running(runtime) as pilot:

@@ -108,7 +108,9 @@ def test_what_is_no_command_is_a_message(history: History, line: str) -> None:
     assert [turn.prompt for turn in runtime.turns] == [line]
 
 
-def test_a_reply_without_a_word_is_replaced_by_the_next_try(history: History) -> None:
+def test_a_reply_without_a_word_is_replaced_by_the_next_try(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Mute(Answering):
         def submit(self, chat: ChatNumber, turn: Turn) -> None:
             FakeRuntime.submit(self, chat, turn)
@@ -118,6 +120,8 @@ def test_a_reply_without_a_word_is_replaced_by_the_next_try(history: History) ->
     converse(runtime, history, "hello", "/continue", "/retry", "/retry")
     assert [turn.continues for turn in runtime.turns] == [False, False, False]
     assert [chat.messages for chat in history.chats()] == [2]
+    unanswered = "not answered: later replies are written without this message; /retry answers it\n"
+    assert capsys.readouterr().out.count(f"failed: lost\n{unanswered}") == 3
 
 
 @pytest.mark.parametrize("line", ["/quit", "/QUIT now", "/exit"])

@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
+from fleetchat.app.words import UNANSWERED
 from fleetchat.chat.sanitise import sanitise
 from fleetchat.chat.tree import Node
 
@@ -24,18 +25,25 @@ class MessageView(Vertical):
     MessageView.-selected { background: $panel; }
     MessageView .author { text-style: bold; color: $accent; }
     MessageView .text { padding: 0 0 0 2; }
+    MessageView .footer { padding: 0 0 0 2; color: $secondary; display: none; }
     """
 
     def __init__(self, node: Node) -> None:
         super().__init__()
         self.node = node
         self._author = Static("You", markup=False, classes="author")
+        self._footer = Static(UNANSWERED, markup=False, classes="footer")
 
     def describe(self, *, version: str, selected: bool) -> None:
         """Which of several versions it is, and whether it is selected."""
         self.set_class(selected, "-selected")
         self._author.update(author_line("You", version, selected))
 
+    def tell_unanswered(self, unanswered: bool) -> None:
+        """Whether the model does not see this message in later turns."""
+        self._footer.display = unanswered
+
     def compose(self) -> ComposeResult:
         yield self._author
         yield Static(sanitise(self.node.text), markup=False, classes="text")
+        yield self._footer

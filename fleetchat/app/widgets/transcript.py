@@ -18,7 +18,8 @@ from fleetchat.app.widgets.settled_size import SettledSize
 from fleetchat.app.words import counted
 from fleetchat.chat.messages import Role
 from fleetchat.chat.sanitise import sanitise
-from fleetchat.chat.tree import MessageId, Node
+from fleetchat.chat.tree import MessageId, Node, Status
+from fleetchat.chat.turn import unanswered
 
 # Rows from the end within which scrolling down follows again. While text streams the end moves on,
 # so that waiting for the exact end would never follow again.
@@ -125,6 +126,8 @@ class Transcript(VerticalScroll, SettledSize, can_focus=False):
         self._path = (*self._path[:-1], node)
         if self._views and isinstance(view := self._views[-1], ReplyView) and view.node.id == node.id:
             await view.show(node)
+        if node.status is not Status.WRITING and not node.text:
+            self._describe()
 
     async def show_earlier(self) -> None:
         """Mount messages before the first one; what stands on the screen stays where it is."""
@@ -157,8 +160,11 @@ class Transcript(VerticalScroll, SettledSize, can_focus=False):
         return MessageView(node) if node.role is Role.USER else ReplyView(node, self.context)
 
     def _describe(self) -> None:
+        left_out = unanswered(self._path)
         for view in self._views:
             number = view.node.id
+            if isinstance(view, MessageView):
+                view.tell_unanswered(number in left_out)
             view.describe(version=self._versions.get(number, ""), selected=number == self.selected)
         self._empty.display = not self._path
         self._earlier.display = self._first > 0
