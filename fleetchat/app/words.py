@@ -59,8 +59,10 @@ def context_words(state: ChatState, typed: str, context: int) -> str:
     return f"{about}{used + typing:,} of {counted(context, 'token')}"
 
 
-def header_state(phase: Phase, writing: int, tokens_per_s: float) -> str:
-    """The state of the whole program: `2 chats writing 34.2 tokens/s`."""
+def header_state(phase: Phase, writing: int, tokens_per_s: float, *, trouble: bool = False) -> str:
+    """The state of the whole program: `2 chats writing 34.2 tokens/s`. In `trouble` a stage is lost."""
+    if phase is Phase.READY and trouble:
+        return "bringing the fleet back"
     if phase is not Phase.READY or not writing:
         return phase.value
     words = "writing" if writing == 1 else f"{writing} chats writing"

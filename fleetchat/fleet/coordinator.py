@@ -84,6 +84,7 @@ class Fleet:
         self.failure: FleetError | None = None  # why nothing more is tried to bring the chain back
         self.changes: list[Recovery | Move] = []  # of the chain, each with another epoch
         self.moving = ""  # what is being done to serve with another chain, in words
+        self._lost: set[int] = set()  # stages that were told to be, since the chain served last
         self.trouble = ""  # which stage failed, why, and what happens now, in words
         self.on_trouble: Callable[[str], None] = lambda sentence: None
         self.shown_chain = chain  # the epoch that panels show: it may not be open yet
@@ -136,6 +137,7 @@ class Fleet:
         self.interleaver.take_over(before)
         self.room = block_room(chain)
         self.trouble, self.tokens_of_epoch = "", 0
+        self._lost.clear()
         self.admission.renew(self.room)
 
     async def move_to(self, options: FleetOptions) -> None:
@@ -155,13 +157,18 @@ class Fleet:
         """Something happened now that concerns the whole fleet."""
         self.events.note(trio.current_time(), kind, text)
 
-    def note_trouble(self, sentence: str, chain: Chain) -> None:
-        """A stage was lost; `chain` is the epoch in which it was."""
+    def note_trouble(self, sentence: str, chain: Chain, stage: int) -> None:
+        """`stage` was lost, or still is; `chain` is the epoch in which it was.
+
+        Until the chain serves again every attempt has its sentence, and every lost stage one event.
+        """
         self.shown_chain = chain
+        self.rates.clear()
+        if stage not in self._lost:
+            self._lost.add(stage)
+            self.events.note(trio.current_time(), EventKind.LOST, sentence, stage=stage)
         if sentence != self.trouble:
             self.trouble = sentence
-            stage = chain.loss.stage if chain.loss else None
-            self.events.note(trio.current_time(), EventKind.LOST, sentence, stage=stage)
             self.on_trouble(sentence)
 
     def show(self, chain: Chain) -> None:

@@ -128,6 +128,8 @@ def new_chain(
         chain.epoch = Epoch(beside.epoch + 1)
     for stage, old in zip(chain.stages, before.stages if before else (), strict=False):
         stage.record = old.record
+        if old.state is StageState.READY and old.address == stage.address:
+            stage.state = StageState.READY  # it was not lost, and keeps its shard; the OPEN tells if not
     return chain
 
 

@@ -104,6 +104,10 @@ class Rates:
         kept = (one for one in self._tokens if one[1] != session)
         self._tokens = deque(kept, maxlen=KEPT_SAMPLES)
 
+    def clear(self) -> None:
+        """The chain is lost: nothing is being written."""
+        self._tokens.clear()
+
     def per_second(self, now: float) -> dict[int, float]:
         """By session; one without a token in the window is not in it."""
         while self._tokens and self._tokens[0][0] < now - self._window:

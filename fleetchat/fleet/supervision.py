@@ -204,7 +204,7 @@ class Supervisor:
             if pause is None or remedy is Remedy.NONE:
                 self._give_up(fleet, chain, remedy)
                 return
-            fleet.note_trouble(trouble_sentence(loss, remedy, pause=pause), chain)
+            fleet.note_trouble(trouble_sentence(loss, remedy, pause=pause), chain, loss.stage)
             with trio.move_on_after(pause):
                 await self._offered.wait()
             if (taken := self._take(fleet)) is not None:
@@ -242,10 +242,11 @@ class Supervisor:
                 if loss.cause is Cause.LINK:
                     stages |= {one for one in (loss.stage + 1,) if one < len(chain.stages)}
                 await self._restart(stages)
-            await self._restart(peers.ended())
+            ended = peers.ended()
+            await self._restart(ended)
             for stage, address in zip(chain.stages, peers.addresses, strict=True):
                 stage.address = address
-            for index in stages:
+            for index in stages.union(ended):
                 stage = chain.stages[index]
                 stage.state, stage.detail = StageState.RECOVERING, "waiting for it to answer"
             fleet.show(chain)
@@ -269,7 +270,8 @@ class Supervisor:
         began, last = fleet.chain.failure, chain.failure
         assert began is not None
         assert last is not None
-        fleet.note_trouble(trouble_sentence(_loss_of(fleet.chain), Remedy.NONE), chain)
+        first = _loss_of(fleet.chain)
+        fleet.note_trouble(trouble_sentence(first, Remedy.NONE), chain, first.stage)
         if remedy is Remedy.NONE:
             fleet.give_up(last, chain)
             return

@@ -16,7 +16,7 @@ def fleet_snapshot(fleet: Fleet, now: float, *, timeline_seconds: float) -> Flee
     """What the panels show at `now` (seconds of the trio clock)."""
     options, chain, listed = fleet.options, fleet.shown_chain, list(fleet.sessions)
     fleet.observer.look(chain.stages, now)
-    busy = any(session.generation is not None for session in listed)
+    busy = not fleet.trouble and any(session.generation is not None for session in listed)
     rates = fleet.rates.per_second(now)
     return FleetSnapshot(
         model=options.manifest.model,

@@ -73,6 +73,8 @@ async def read_control(link: Link, stage: Stage, chain: Chain, readiness: Readin
             match frame:
                 case Progress():
                     stage.detail = progress_words(frame)
+                    if stage.state is StageState.READY:  # in the epoch before
+                        stage.state = StageState.LOADING
                     readiness.note(f"stage {stage.index}: {stage.detail}")
                 case Ready():
                     stage.ready, stage.state, stage.detail = frame, StageState.READY, ""

@@ -92,9 +92,11 @@ async def test_a_loss_takes_two_lines_more_and_gives_them_back() -> None:
         await wait_until(pilot, lambda: "1 of 2 stages ready" in screen_text(pilot))
         await wait_until(pilot, lambda: "Stage 1 (127.0.0.1:41001) stopped working." in screen_text(pilot))
         await wait_until(pilot, lambda: "answers go on by themselves." in screen_text(pilot))
+        await wait_until(pilot, lambda: "bringing the fleet back" in screen_text(pilot))
         say(runtime)
         await wait_until(pilot, lambda: "2 of 2 stages ready" in screen_text(pilot))
         assert pilot.app.screen.query_one(FleetLine).size.height == 1
+        await wait_until(pilot, lambda: "bringing the fleet back" not in screen_text(pilot))
 
 
 @pytest.mark.parametrize("size", [(140, 40), (80, 24)])

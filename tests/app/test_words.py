@@ -9,9 +9,11 @@ from fleetchat.app.chat_state import ChatState
 from fleetchat.app.events import ChatNumber
 from fleetchat.app.widgets.header_line import what_fits
 from fleetchat.app.words import (
+    Phase,
     context_words,
     counted,
     finish_words,
+    header_state,
     progress_line,
     reply_figures,
     reply_footer,
@@ -141,6 +143,13 @@ def test_progress() -> None:
     assert progress_line("fetching", 0, 0, 40) == "fetching …"
     for width in range(20, 60):
         assert cell_len(progress_line("cutting", 1, 3, width)) <= width
+
+
+def test_the_header_says_that_a_lost_fleet_is_brought_back_and_no_speed() -> None:
+    assert header_state(Phase.READY, 2, 68.1) == "2 chats writing   68.1 tokens/s"
+    assert header_state(Phase.READY, 2, 68.1, trouble=True) == "bringing the fleet back"
+    assert header_state(Phase.READY, 0, 0.0, trouble=True) == "bringing the fleet back"
+    assert header_state(Phase.FAILED, 1, 0.0, trouble=True) == Phase.FAILED.value
 
 
 def test_the_header_leaves_out_what_does_not_fit_and_cuts_nothing() -> None:

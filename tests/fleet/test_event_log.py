@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import trio
 
 from fleetchat.errors import FleetError
 from fleetchat.fleet.event_log import KEPT_EVENTS, EventKind, EventLog, FleetEvent
+from fleetchat.fleet.telemetry import FleetSnapshot, StageState
+from fleetchat.fleet.trouble import Cause, Loss, Recovery
 from tests.fakes.chain import Letters, fake_fleet, request
 from tests.fakes.drafters import WrongDrafter
 from tests.fakes.engine import FAKE_VOCABULARY, FakeEngine, by_position
@@ -83,6 +87,61 @@ async def test_a_compaction_is_an_event() -> None:
         assert snapshot.speculation is not None
         assert len(compactions) == snapshot.speculation.compactions > 0
         assert all(event.session == session.number for event in compactions)
+
+
+OF_A_LOSS = {EventKind.LOST, EventKind.RECOVERED, EventKind.FAILED}
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+@pytest.mark.trio
+async def test_a_loss_is_one_event_however_often_it_is_tried_again_and_the_other_stage_is_well(
+    embedded: bool,
+) -> None:
+    seen: list[FleetSnapshot] = []
+    patient = replace(HASTY, stalled=30.0, lost=60.0)  # or a busy machine would look like a stage in trouble
+    async with mortal_fleet(
+        lambda stage, start: FakeEngine(stage, 2), deadlines=patient, embedded=embedded
+    ) as mortal:
+        session = mortal.fleet.new_session()
+
+        def tell(sentence: str) -> None:
+            mortal.told.append(sentence)
+            seen.append(mortal.fleet.snapshot())
+
+        def kill(text: str) -> None:
+            mortal.peers.unwilling = "a peer did not start"
+            mortal.doors[1].closed = True
+            mortal.doors[1].cut()
+
+        mortal.fleet.on_trouble = tell
+        await mortal.fleet.generate(session, request([1], max_tokens=40), Letters(), on_text=kill)
+        await mortal.fleet.wait_failed()
+        seen.append(mortal.fleet.snapshot())
+    assert len(set(mortal.told)) > 1
+    assert {one.stages[0].state for one in seen} == {StageState.READY}
+    assert not {one.stages[1].state for one in seen} & {StageState.READY, StageState.BUSY}
+    assert {one.tokens_per_s for one in seen} == {0.0}
+    events = [(one.kind, one.stage) for one in seen[-1].events if one.kind in OF_A_LOSS]
+    assert events == [(EventKind.LOST, 1), (EventKind.FAILED, None)]
+
+
+@pytest.mark.trio
+async def test_every_stage_that_is_lost_is_one_event_until_the_chain_serves_again() -> None:
+    async with fake_fleet(2) as fake:
+        fleet = fake.fleet
+        for stage, sentence in ((1, "gone"), (1, "still gone"), (0, "gone too"), (1, "gone again")):
+            fleet.note_trouble(sentence, fleet.chain, stage)
+        assert fleet.trouble == "gone again"
+        told = [(one.stage, one.text) for one in fleet.snapshot().events if one.kind is EventKind.LOST]
+        assert told == [(1, "gone"), (0, "gone too")]
+        fleet.adopt(fleet.chain, Recovery(Loss(1, "here", Cause.DIED, 1.0, 1.0), 2, 2.0))
+        fleet.note_trouble("lost once more", fleet.chain, 1)
+        assert [one.kind for one in fleet.snapshot().events if one.kind in OF_A_LOSS] == [
+            EventKind.LOST,
+            EventKind.LOST,
+            EventKind.RECOVERED,
+            EventKind.LOST,
+        ]
 
 
 @pytest.mark.trio

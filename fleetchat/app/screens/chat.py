@@ -379,7 +379,9 @@ class ChatScreen(FleetDesk):
             )
         writing = sum(pane.state.writing is not None for pane in self._panes.values())
         speed = snapshot.tokens_per_s if snapshot is not None else 0.0
-        self.query_one(HeaderLine).show(parts, header_state(self.phase, writing, speed))
+        trouble = snapshot is not None and bool(snapshot.trouble)
+        state = header_state(self.phase, writing, speed, trouble=trouble)
+        self.query_one(HeaderLine).show(parts, state)
 
     def _recording(self) -> str:
         if self.recorder is None:
