@@ -24,7 +24,7 @@ from fleetchat.cutter.store import Store
 from fleetchat.errors import ExitCode, InputError
 from fleetchat.fleet.configured import prepare_fleet, sampling_of, system_of
 from fleetchat.fleet.coordinator import open_fleet
-from fleetchat.fleet.options import FleetOptions
+from fleetchat.fleet.options import FleetOptions, available_cores, threads_note
 from fleetchat.fleet.provision import BuildProgress
 from fleetchat.fleet.telemetry import FleetSnapshot
 from fleetchat.transport.tasks import open_tasks
@@ -116,6 +116,8 @@ async def _ask(job: Job, outcome: Outcome, interruption: Interruption, waiting: 
     outcome.building = True
     prepared = await prepare_fleet(job.config, on_build=lambda build: _show_build(job.progress, build))
     outcome.building = False
+    if note := threads_note(prepared, available_cores()):
+        job.progress.say(f"note: {note}")
     options = replace(prepared, trace_file=job.trace_file)
     settings, opened = _prepare(job, options)
     async with open_fleet(options, on_progress=waiting.note) as fleet, open_tasks() as nursery:

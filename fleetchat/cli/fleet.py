@@ -109,6 +109,8 @@ def run_key(options: argparse.Namespace) -> int:
     from fleetchat.keys import create_key, create_private, read_key
 
     path = _absolute(options.file) if options.file else _default_key()
+    if options.file and not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent}", hint="make it first, or name another file")
     made = [path]
     certificate = certificate_file(path)
     if not options.tls:

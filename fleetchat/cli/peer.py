@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleetchat.cli.output import print_diagnostic
 from fleetchat.errors import ConfigError, FleetchatError, InputError
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ def _run_standing(options: argparse.Namespace) -> int:
         key = FleetKey(key, check_certificate(certificate_file(key_file)))
     _log_to_stderr()
     _pin(options)
+    if (options.threads or 0) > (cores := _cores_of_process()):
+        print_diagnostic(
+            f"note: --threads {options.threads}: this machine has {cores} cores, {cores} are used"
+        )
     if not options.normal_priority:
         lower_priority()
 
@@ -205,7 +210,8 @@ def _peer_options(options: argparse.Namespace, key: bytes) -> PeerOptions:
     from fleetchat.peer.engines import time_layer as time_layer_in_process
     from fleetchat.peer.serve import PeerOptions
 
-    threads = options.threads or _cores_of_process()
+    cores = _cores_of_process()
+    threads = min(options.threads or cores, cores)
     pause = on_battery if options.pause_on_battery else None
     return PeerOptions(
         key=key,

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import trio
 
-from fleetchat.errors import FleetError
+from fleetchat.errors import CellsRefused
 from fleetchat.fleet.room import MORE_CELLS, BlockRoom
 from fleetchat.ids import SessionId
 
@@ -31,7 +31,7 @@ class Admission:
         return max(self._inside.values(), default=0)
 
     async def enter(self, number: int, cells: int) -> None:
-        """Wait until a reply that may grow to `cells` fits, or was given up. Raises FleetError in numbers."""
+        """Wait until a reply that may grow to `cells` fits, or was given up. Raises CellsRefused."""
         room = self._room
         if room is None:
             self._inside[number] = cells
@@ -72,7 +72,7 @@ class Admission:
         self._let_in()
 
     async def resume(self, number: int) -> None:
-        """After `renew`: wait until a reply under way fits again. Raises FleetError in numbers."""
+        """After `renew`: wait until a reply under way fits again. Raises CellsRefused."""
         if self._room is None:
             return
         if number in self._waiting:
@@ -81,9 +81,9 @@ class Admission:
             raise self._too_long(self._room, self._too_large.pop(number))
 
     @staticmethod
-    def _too_long(room: BlockRoom, cells: int) -> FleetError:
+    def _too_long(room: BlockRoom, cells: int) -> CellsRefused:
         granted = room.capacity * room.blocks.block_size
-        return FleetError(
+        return CellsRefused(
             f"this reply may take {cells} KV cells, the fleet granted {granted}",
             hint=f"lower --context or --max-tokens, or {MORE_CELLS}",
         )

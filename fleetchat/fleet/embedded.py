@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from fleetchat.child import child_command, child_environment, own_process_group
-from fleetchat.errors import FleetError
+from fleetchat.errors import ExitCode, FleetError, PeerRefused
 from fleetchat.ids import Address
 from fleetchat.keys import certificate_of
 
@@ -77,7 +77,8 @@ async def _first_contact(process: trio.Process, key: bytes, log_file: Path) -> A
     )
     try:
         with trio.fail_after(START_DEADLINE):
-            await process.stdin.send_all(key.hex().encode("ascii") + b"\n")
+            with suppress(trio.BrokenResourceError):  # it has left already, and says why
+                await process.stdin.send_all(key.hex().encode("ascii") + b"\n")
             line = await _read_line(process.stdout)
         answer = json.loads(line)
     except (trio.TooSlowError, trio.BrokenResourceError, ValueError) as cause:
@@ -87,7 +88,8 @@ async def _first_contact(process: trio.Process, key: bytes, log_file: Path) -> A
             return Address("127.0.0.1", port)
         case {"error": str(text)}:
             hint = answer.get("hint")
-            raise FleetError(
+            kind = PeerRefused if answer.get("exit") == ExitCode.WRONG_INPUT else FleetError
+            raise kind(
                 f"an embedded shard peer did not start: {text}", hint=hint if isinstance(hint, str) else None
             )
     raise failure

@@ -89,13 +89,25 @@ def available_cores() -> int:
 
 
 def threads_per_stage(options: FleetOptions, cores: int) -> int:
-    """max(1, cores // embedded stages), or what the user set."""
+    """max(1, cores // embedded stages), or what the user set, as far as there are cores."""
     if options.threads is not None:
-        return options.threads
+        return min(options.threads, cores)
     if options.cores is not None:
         return 1
     embedded = sum(1 for peer in options.peers if peer.address is None)
     return max(1, cores // max(1, embedded))
+
+
+def threads_note(options: FleetOptions, cores: int) -> str:
+    """What to say of more threads than the machine has cores: they would only wait for each other."""
+    if options.threads is None or options.threads <= cores:
+        return ""
+    if all(peer.address is not None for peer in options.peers):
+        return ""
+    return (
+        f"threads in [fleet] is {options.threads}, this machine has {cores} core{'' if cores == 1 else 's'}: "
+        f"{cores} {'is' if cores == 1 else 'are'} used"
+    )
 
 
 def require_draft_model(drafter: str, draft_model: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,9 +11,11 @@ from typing import Protocol
 import trio
 
 from fleetchat.fleet.embedded import embedded_peer
-from fleetchat.fleet.options import FleetOptions, available_cores, threads_per_stage
+from fleetchat.fleet.options import FleetOptions, available_cores, threads_note, threads_per_stage
 from fleetchat.ids import Address
 from fleetchat.paths import log_folder
+
+log = logging.getLogger(__name__)
 
 
 class Peers(Protocol):
@@ -73,6 +76,9 @@ class OwnPeers:
 
     async def start(self) -> None:
         """Raises FleetError when a process does not start."""
+        if note := threads_note(self._options, available_cores()):
+            self._on_progress(note)
+            log.warning("%s", note)
         for stage, peer in enumerate(self._options.peers):
             if peer.address is not None:
                 self.addresses.append(peer.address)

@@ -67,7 +67,7 @@ async def _run(
 
 
 async def listen(address: Address) -> list[trio.SocketListener]:
-    """Raises FleetError (port in use, not permitted), InputError (no such address here)."""
+    """Raises FleetError (port in use), InputError (no such address here, not permitted)."""
     try:
         return await trio.open_tcp_listeners(address.port, host=address.host)
     except socket.gaierror as error:
@@ -84,6 +84,9 @@ def _explained(address: Address, error: Exception) -> FleetError | InputError:
     if code in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         hint = "use an address of this machine, or 0.0.0.0 for all of them"
         return InputError(f"cannot listen on {address}: this machine does not have that address", hint=hint)
+    if code == errno.EACCES:
+        hint = f"ports below 1024 belong to the system: --listen {address.host}:7077"
+        return InputError(f"cannot listen on {address}: you may not use that port", hint=hint)
     reason = getattr(error, "strerror", None) or str(error)
     return FleetError(f"cannot listen on {address}: {reason.lower()}")
 

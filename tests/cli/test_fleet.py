@@ -156,6 +156,8 @@ def test_what_keeps_peers_from_being_used_is_said(folder: Path, capsys: pytest.C
         (["add", "c:1", "--name", "desk"], "has a peer of the name 'desk' already (a:1)"),
         (["remove", "dsk"], "names no peer 'dsk'; the nearest is 'desk'"),
         (["key", "."], "is there already, and was not changed"),
+        (["key", "nowhere/my.key"], str(Path("here", "nowhere"))),
+        (["key", "no/where/my.key", "--tls"], str(Path("here", "no", "where"))),
         (["drop"], "there is no command 'drop'"),
         ([], "the following arguments are required: ACTION"),
     ],

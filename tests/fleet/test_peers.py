@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetchat.errors import FleetError, PeerRefused
+from fleetchat.fleet import embedded
 from fleetchat.fleet.options import FleetOptions, PeerSpec, embedded_peers
 from fleetchat.fleet.peers import started_peers
 from fleetchat.ids import Address
@@ -34,3 +38,20 @@ async def test_embedded_stages_are_told_how_many_divide_the_memory(monkeypatch: 
     async with started_peers(mixed, b"", lambda line: None) as peers:
         assert peers.addresses[0] == ELSEWHERE
     assert told == [3, 3, 3, 2, 2]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("code", "kind"), [(1, FleetError), (2, PeerRefused)])
+async def test_why_an_embedded_peer_did_not_start_keeps_its_exit_code(
+    code: int, kind: type[FleetError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = json.dumps({"error": "no such device", "hint": "take the CPU", "exit": code})
+    monkeypatch.setattr(embedded, "child_command", lambda *_: [sys.executable, "-c", f"print({said!r})"])
+    with pytest.raises(FleetError) as refused:
+        async with embedded.embedded_peer(
+            key=bytes(32), store_root=tmp_path, threads=1, log_file=tmp_path / "peer.log"
+        ):
+            raise AssertionError("it started")
+    assert type(refused.value) is kind
+    assert (refused.value.exit_code, refused.value.hint) == (code, "take the CPU")
+    assert refused.value.message == "an embedded shard peer did not start: no such device"

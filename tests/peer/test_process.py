@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -226,3 +227,13 @@ def test_the_headers_of_this_test_are_what_the_wire_reads() -> None:
     packed = pack_untagged(Kind.HELLO, 2**32 - 1, flags=0, epoch=0, sequence=0, slices=0)
     assert struct.unpack("<I", packed[-4:])[0] == 2**32 - 1
     assert len(packed) < HEADER_BYTES
+
+
+@pytest.mark.trio
+async def test_a_port_of_the_system_is_the_user_s_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(port: int, *, host: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(trio, "open_tcp_listeners", refuse)
+    with pytest.raises(InputError, match=r"cannot listen on 127\.0\.0\.1:80: you may not use that port"):
+        await listen(Address("127.0.0.1", 80))
