@@ -203,7 +203,8 @@ def run_list(options: argparse.Namespace) -> int:
     for peer in peers:
         role = "spare" if peer.spare else f"stage {stage}"
         stage += not peer.spare
-        print("  ".join(word for word in (f"{role:8}", title(peer), peer.name) if word))
+        layers = f"layers {peer.layers[0]}-{peer.layers[1]}" if peer.layers else ""
+        print("  ".join(word for word in (f"{role:8}", title(peer), peer.name, layers) if word))
     if not peers:
         print_diagnostic(f"{path} names no peers; without any, all stages run on this machine")
     _warn(path, peers)

@@ -159,7 +159,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[PeerFacts], list[str]]:
     from fleetchat.cli.confirm import terminal_confirmation
     from fleetchat.config import load as load_configuration
     from fleetchat.fleet.configured import key_of, peers_of, spares_of
-    from fleetchat.fleet.measuring import measure_all, measurement_lines
+    from fleetchat.fleet.measuring import measure_all, measurement_lines, sharing_lines
 
     for name in ("memory_speed", "compute", "network", "round_trip"):
         if getattr(options, name) is not None:
@@ -177,7 +177,7 @@ def _measured(options: argparse.Namespace) -> tuple[list[PeerFacts], list[str]]:
     measures = trio.run(
         measure_all, peers, key_of(config, (*peers, *spares_of(config))), config.fleet.threads
     )
-    return [one.facts for one in measures], measurement_lines(measures)
+    return [one.facts for one in measures], [*measurement_lines(measures), *sharing_lines(measures)]
 
 
 def _write(options: argparse.Namespace, plan: Plan) -> None:

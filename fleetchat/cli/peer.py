@@ -115,10 +115,9 @@ def _run_standing(options: argparse.Namespace) -> int:
         key = FleetKey(key, check_certificate(certificate_file(key_file)))
     _log_to_stderr()
     _pin(options)
-    if (options.threads or 0) > (cores := _cores_of_process()):
-        print_diagnostic(
-            f"note: --threads {options.threads}: this machine has {cores} cores, {cores} are used"
-        )
+    cores = _cores_of_process()
+    if (options.threads or 0) > cores:
+        print_diagnostic(f"note: --threads {options.threads} is more than the {cores} that this machine has")
     if not options.normal_priority:
         lower_priority()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import statistics
 import time
 from collections.abc import Sequence
@@ -95,6 +96,27 @@ async def measure_peer(name: str, address: Address, key: bytes) -> PeerMeasure:
 def measurement_lines(measures: Sequence[PeerMeasure]) -> list[str]:
     """What was measured, a line a peer."""
     return [_line(one.facts, one.address, one.measured) for one in measures]
+
+
+def sharing_lines(measures: Sequence[PeerMeasure]) -> list[str]:
+    """Which peers have one machine: each was measured while the others rested."""
+    machines: dict[str, list[str]] = {}
+    for one in measures:
+        machines.setdefault(_machine(one.address.host), []).append(one.facts.name)
+    return [
+        f"note: {', '.join(names)} share {machine}; the plan takes each as if it had the machine for itself, "
+        "together they are slower"
+        for machine, names in machines.items()
+        if len(names) > 1
+    ]
+
+
+def _machine(host: str) -> str:
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    return "this machine" if loopback else f"the machine {host}"
 
 
 def _line(facts: PeerFacts, address: Address, measured: Measured) -> str:

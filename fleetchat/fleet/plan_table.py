@@ -41,9 +41,11 @@ def _conclusions(load: Load, peers: Sequence[PeerFacts], plan: Plan) -> list[str
     slowest = plan.slowest
     prompt = sum(stage.prefill for stage in plan.stages)
     several = plan.together(load.conversations)
+    one = load.conversations == 1
+    together = "" if one else f"{load.conversations} together: {several:.1f} tokens/s; "
     lines = [
-        f"one conversation: {plan.one_conversation:.1f} tokens/s; {load.conversations} together: "
-        f"{several:.1f} tokens/s; a prompt of {load.prompt} tokens: {_seconds(prompt)}",
+        f"one conversation: {plan.one_conversation:.1f} tokens/s; {together}"
+        f"a prompt of {load.prompt} tokens: {_seconds(prompt)}",
         f"the slowest stage is {peers[slowest.peer].name}: {milliseconds(slowest.decode)} a token",
     ]
     best = plan.best_alone
@@ -59,17 +61,20 @@ def _conclusions(load: Load, peers: Sequence[PeerFacts], plan: Plan) -> list[str
             f"one machine alone is faster for one conversation: {name} by itself gives {rate:.1f} tokens/s, "
             f"the chain {plan.one_conversation:.1f}"
         )
-    lines.append(
-        f"{load.conversations} conversations on the chain get {several / rate:.1f} times what {name} alone "
-        "gives one"
+    who = (
+        "one conversation on the chain gets"
+        if one
+        else f"{load.conversations} conversations on the chain get"
     )
+    lines.append(f"{who} {several / rate:.1f} times what {name} alone gives one")
     return lines
 
 
 def assumption_lines(load: Load) -> list[str]:
     """What every plan takes for granted."""
     return [
-        f"weights at {load.bits} bits, {load.conversations} conversations of {load.context:,} tokens, no "
+        f"weights at {load.bits} bits, {load.conversations} conversation"
+        f"{'' if load.conversations == 1 else 's'} of {load.context:,} tokens, no "
         f"speculation; every peer keeps {KEPT_FREE:.0%} of its free memory; a leg between two peers counts "
         "as the one between the chat and the second",
     ]

@@ -98,6 +98,19 @@ def test_peers_come_and_go_and_the_file_stays_what_it_was(
     assert path.read_text(encoding="utf-8") == OWN
 
 
+def test_layers_in_the_file_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder.mkdir()
+    (folder / "fleet.toml").write_text(
+        '[[fleet.peers]]\naddress = "a:1"\nname = "desk"\nlayers = "0-17"\n'
+        '[[fleet.peers]]\naddress = "local"\nlayers = "18-29"\n'
+    )
+    assert main(["fleet", "list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "stage 0   a:1  desk  layers 0-17",
+        "stage 1   local  layers 18-29",
+    ]
+
+
 def test_a_peer_that_does_not_answer_is_written_with_a_note(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

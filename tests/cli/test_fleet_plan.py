@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fleetchat.cli.main import main
-from fleetchat.fleet import measuring
+from fleetchat.fleet import greeting, measuring
+from fleetchat.fleet.greeting import Greeting
 from fleetchat.fleet.measuring import PeerMeasure
 from fleetchat.fleet.options import PeerSpec
 from fleetchat.fleet.placement import PeerFacts
@@ -23,7 +25,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(f"FLEETCHAT_{name}_DIR", str(tmp_path / name.lower()))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(greeting, "greet", everybody_answers)
     return tmp_path / "config"
+
+
+async def everybody_answers(addresses: Sequence[Address], key: bytes | None) -> Greeting:
+    return Greeting(addresses[0], True, "answers")
 
 
 def test_on_paper_it_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +89,41 @@ def test_a_measured_plan_can_be_written(
     assert (folder / "fleet.toml").read_text() == after.replace(
         'name = "two"\n', 'name = "two"\nlayers = "26-29"\n'
     )
+
+
+def test_peers_of_one_machine_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def measured(peers: tuple[PeerSpec, ...], key: bytes, threads: int | None) -> list[PeerMeasure]:
+        return measures(peers)
+
+    monkeypatch.setattr(measuring, "measure_all", measured)
+    sharing = {
+        ("a:1 --name one", "a:2 --name two", "b:1"): "note: one, two share the machine a; ",
+        ("127.0.0.1:1", "local", "localhost:3"): "note: 127.0.0.1:1, local, localhost:3 share this machine; ",
+        ("[::1]:1", "a:1", "b:1"): "",
+    }
+    for peers, note in sharing.items():
+        for peer in peers:
+            main(["fleet", "add", *peer.split(), "--fleet", f"{len(note)}.toml"])
+        capsys.readouterr()
+        assert main(["fleet", "plan", "--conversations", "1", "--fleet", f"{len(note)}.toml"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        told = [line for line in lines if line.startswith("note: ")]
+        assert told == ([f"{note}{SLOWER}"] if note else [])
+
+
+SLOWER = "the plan takes each as if it had the machine for itself, together they are slower"
+
+
+def test_one_conversation_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    paper = ["--model", "llama-3.1-8b", "--peers", "2x32GB"]
+    assert main(["fleet", "plan", *paper, "--conversations", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "together" not in text
+    assert "one conversation on the chain gets " in text
+    assert "1 conversation of 4,096 tokens" in text
+    assert "1 conversations" not in text
 
 
 @pytest.mark.parametrize(
