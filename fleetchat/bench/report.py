@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from fleetchat.bench.pairs import Row
 
 HEADINGS = ("row", "value", "baseline", "unit", "ratio", "range", "pairs")
+SMALLEST = 1e-6  # that is written without a power of ten
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ def number(value: float | None) -> str:
         return f"{value:,.0f}"
     if abs(value) >= 0.1:
         return f"{value:.3g}"
-    return f"{value:.2e}"
+    if abs(value) < SMALLEST:
+        return f"{value:.2e}"
+    return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}".rstrip("0")
 
 
 def row_line(row: Row) -> str:

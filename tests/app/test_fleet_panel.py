@@ -14,6 +14,7 @@ from fleetchat.app.actions import ACTIONS
 from fleetchat.app.clipboard import copied_by
 from fleetchat.app.events import ChatNumber, SnapshotTaken, StartProgressed
 from fleetchat.app.keymap import resolve
+from fleetchat.app.panel import numbers
 from fleetchat.app.panel.layout import PanelMode, Watching
 from fleetchat.app.panel.model import PanelModel
 from fleetchat.app.panel.playback import Recording
@@ -415,6 +416,8 @@ async def test_the_panel_is_recorded_by_command(tmp_path: Path) -> None:
         await pilot.press("enter")
         await wait_until(pilot, lambda: chat_screen(pilot).recorder is None)
         await wait_until(pilot, lambda: "fleetchat replay" in screen_text(pilot))
+        assert f"Recorded {numbers.size(path.stat().st_size)}; see" in screen_text(pilot)
+        assert "Recorded 0" not in screen_text(pilot)
     assert len(Recording(path)) == 3
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
 from fleetchat.bench.pairs import Row
 from fleetchat.bench.report import Report, as_json, as_table, number
 
@@ -61,10 +65,19 @@ def test_the_table_says_setup_ceiling_formula_and_rows() -> None:
     assert lines[2:5] == ["set-up    both on core 0", "formula   a / b", "ceiling   1"]
     assert lines[6].split() == ["row", "value", "baseline", "unit", "ratio", "range", "pairs"]
     assert lines[7].split() == ["fast.row", "50.2", "48", "tokens/s", "1.05", "0.9", "…", "1.2", "9"]
-    assert lines[8].split() == ["lone", "4.00e-04", "-", "s", "-", "-", "-"]
+    assert lines[8].split() == ["lone", "0.0004", "-", "s", "-", "-", "-"]
     assert lines[9] == "note: something else"
 
 
 def test_numbers_have_three_digits_that_count() -> None:
     shown = [number(value) for value in (None, 0, 12345.6, 99.94, 0.123456, 0.00123)]
-    assert shown == ["-", "0", "12,346", "99.9", "0.123", "1.23e-03"]
+    assert shown == ["-", "0", "12,346", "99.9", "0.123", "0.00123"]
+    small = [number(value) for value in (0.0342, 0.0006, 0.000634, -0.00001234, 1e-6, 1e-7)]
+    assert small == ["0.0342", "0.0006", "0.000634", "-0.0000123", "0.000001", "1.00e-07"]
+
+
+@given(some.floats(1e-6, 1e6))
+def test_numbers_are_plain_and_right_to_three_digits(value: float) -> None:
+    shown = number(value)
+    assert "e" not in shown
+    assert float(shown.replace(",", "")) == pytest.approx(value, rel=0.00501)

@@ -28,9 +28,15 @@ def count(value: int) -> str:
 
 
 def size(value: int) -> str:
-    """Bytes, at most 7 cells: `135 MB`, `1.2 GB`."""
+    """Bytes, at most 7 cells: `32 kB`, `1.4 MB`, `135 MB`, `1.2 GB`."""
     if value <= 0:
         return NOTHING
+    if value < 1_000:
+        return f"{value} B"
+    if value < 999.5e3:
+        return f"{value / 1e3:.0f} kB"
+    if value < 9.95e6:
+        return f"{value / 1e6:.1f} MB"
     if value < 999.5e6:
         return f"{value / 1e6:.0f} MB"
     return f"{value / 1e9:.1f} GB" if value < 99.95e9 else f"{value / 1e9:.0f} GB"

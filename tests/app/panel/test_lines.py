@@ -95,6 +95,8 @@ def test_milliseconds_and_speeds_never_get_wider_than_six(value: float) -> None:
 def test_counts_and_sizes_never_get_wider(value: int) -> None:
     assert cell_len(numbers.count(value)) <= 6
     assert value > 10**14 or cell_len(numbers.size(value)) <= 9
+    assert value > 10**11 or cell_len(numbers.size(value)) <= 7
+    assert not numbers.size(value).startswith("0")
 
 
 @pytest.mark.parametrize(
@@ -110,6 +112,12 @@ def test_counts_and_sizes_never_get_wider(value: int) -> None:
         (numbers.count(100_000), "100k"),
         (numbers.count(1_234_567), "1.2M"),
         (numbers.size(0), "–"),
+        (numbers.size(999), "999 B"),
+        (numbers.size(32_400), "32 kB"),
+        (numbers.size(999_499), "999 kB"),
+        (numbers.size(999_500), "1.0 MB"),
+        (numbers.size(1_440_000), "1.4 MB"),
+        (numbers.size(9_960_000), "10 MB"),
         (numbers.size(135_000_000), "135 MB"),
         (numbers.size(1_234_000_000), "1.2 GB"),
         (numbers.share(None), "–"),
