@@ -118,13 +118,10 @@ def reply_figures(figures: Figures) -> str:
 
 
 def drafting_figures(figures: Figures) -> list[str]:
-    """What speculation and faults did; nothing where there was none of it."""
+    """What speculation and faults did for the reader; the panel has the rest of it."""
     parts = []
-    if figures.drafted:
-        parts.append(f"{100 * figures.accepted / figures.drafted:.0f} % of drafts accepted")
-        parts.append(counted(figures.rollbacks, "rollback"))
-    if figures.compactions:
-        parts.append(counted(figures.compactions, "compaction"))
+    if figures.accepted:
+        parts.append(f"{figures.accepted:,} of {figures.drafted:,} guesses right")
     if figures.recoveries:
         parts.append(f"{figures.recoveries} recoveries" if figures.recoveries > 1 else "1 recovery")
     return parts

@@ -132,6 +132,20 @@ def test_what_is_saved_of_a_continuation_has_no_ids_that_end_before_its_text() -
     assert (left.text, left.token_ids) == ("two words more", None)
 
 
+def test_below_a_reply_stands_what_its_reader_understands_in_a_short_line() -> None:
+    figures = Figures(
+        tokens=69, tokens_per_s=30.3, ttft_ms=120.0, drafted=24, rollbacks=9, compactions=2, recoveries=0
+    )
+    plain = "69 tokens · 30.3 tokens/s · first token after 0.12 s"
+    assert reply_figures(figures) == plain
+    assert reply_figures(dataclasses.replace(figures, drafted=0)) == plain
+    some_right = dataclasses.replace(figures, accepted=3)
+    assert reply_figures(some_right) == f"{plain} · 3 of 24 guesses right"
+    assert cell_len(reply_figures(some_right)) < 80
+    recovered = dataclasses.replace(figures, recoveries=1)
+    assert reply_figures(recovered) == f"{plain} · 1 recovery"
+
+
 def test_counted() -> None:
     assert [counted(number, "token") for number in (0, 1, 2048)] == ["0 tokens", "1 token", "2,048 tokens"]
 
