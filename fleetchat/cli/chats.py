@@ -20,8 +20,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser(
         "chats",
         help="list, search, export, import and remove stored chats",
-        description="Work with the chats that are stored on this machine. A chat is named by the number "
-        "that `list` shows, or the beginning of it.",
+        description="Work with the chats that are stored on this machine. A chat is named by the id "
+        "that `list` shows in front of it, or the beginning of that.",
     )
     actions = parser.add_subparsers(title="commands", dest="action", metavar="COMMAND", required=True)
     _add_list(actions)

@@ -9,6 +9,9 @@ from typing import Any, NoReturn
 from fleetchat.errors import InputError
 from fleetchat.spelling import nearest
 
+WANTED: dict[object, str] = {int: "a whole number", float: "a number"}
+"""Kinds of values as errors name them; what is configured is told in the same words."""
+
 
 class Parser(argparse.ArgumentParser):
     """Wrong usage raises InputError. Options are never abbreviated, so that a new one breaks no script."""
@@ -31,6 +34,17 @@ class Parser(argparse.ArgumentParser):
             # argparse would take such an option and then overwrite it with the command's default
             innermost.error(f"options come after the command: {self.prog} {command} {arguments[0]} …")
         return namespace
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            if action.type not in WANTED:
+                raise
+            name = action.option_strings[-1] if action.option_strings else action.metavar or action.dest
+            wanted = WANTED[action.type]
+            text = f"command line: {name} must be {wanted}, not {arg_string!r}"
+            raise argparse.ArgumentError(None, text) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = action.choices

@@ -106,12 +106,13 @@ def tell_new(recipe: Recipe, path: Path) -> None:
 
 
 def _needs(recipe: Recipe) -> Needs | None:
-    """None for a recipe of a file or an IR folder that has always been built without a word."""
+    """None for a recipe of a file that is not there. Raises SourceError for what is no model."""
     from fleetchat.cutter.checkpoint import check_checkpoint, is_checkpoint, weight_bytes
     from fleetchat.cutter.estimate import needs
     from fleetchat.cutter.export import check_exporter
     from fleetchat.cutter.hub import list_repository
     from fleetchat.cutter.recipe import HubSource, PathSource
+    from fleetchat.cutter.source import check_given
 
     source = recipe.source
     if isinstance(source, HubSource):
@@ -122,6 +123,8 @@ def _needs(recipe: Recipe) -> Needs | None:
         kind = "gguf" if any(file.name.endswith(".gguf") for file in listing.files) else kind
         return needs(kind, listing.size, source.weights, fetched=listing.size)
     assert isinstance(source, PathSource)
+    if source.path.exists():
+        check_given(source.path)
     if is_checkpoint(source.path):
         check_checkpoint(source.path)
         check_exporter()

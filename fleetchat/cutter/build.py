@@ -54,16 +54,17 @@ def build(
     count = len(ranges) if ranges is not None else stages or recipe.stages
     if stages is not None and stages != count:
         raise SourceError(f"{stages} stages were asked for, but {count} layer ranges were given")
+    damaged: set[BuildKey] = set()
     with _disk_full_explained(store):
         store.sweep()
         known = known_source(recipe, source_override, store)
         if known is not None:
             converter = converter_of(known)
-            found = _undamaged(recipe, count, ranges, known.identity, converter, store, on_progress)
+            found = _undamaged(recipe, count, ranges, known.identity, converter, store, on_progress, damaged)
             if found is not None:
                 return found
         with store.locked(lambda who: on_progress(f"waiting for another build ({who})", 0, 0)):
-            return _build_locked(recipe, count, ranges, store, source_override, on_progress)
+            return _build_locked(recipe, count, ranges, store, source_override, on_progress, damaged)
 
 
 def build_key(source: str, converter: str, ranges: tuple[LayerRange, ...]) -> BuildKey:
@@ -80,10 +81,13 @@ def _build_locked(
     store: Store,
     override: Path | None,
     on_progress: OnProgress,
+    damaged: set[BuildKey],
 ) -> Manifest:
     source = _source_or_kept(recipe, override, store, on_progress)
     converter = converter_of(source)
-    found = _undamaged(recipe, count, ranges, source.identity, converter, store, on_progress, shared=True)
+    found = _undamaged(
+        recipe, count, ranges, source.identity, converter, store, on_progress, damaged, shared=True
+    )
     if found is not None:
         return found
     whole = obtain_whole(source, store, on_progress)
@@ -120,11 +124,13 @@ def _undamaged(
     converter: str,
     store: Store,
     on_progress: OnProgress,
+    damaged: set[BuildKey],
     *,
     shared: bool = False,
 ) -> Manifest | None:
     """A build that is what would be built now, with all its files as they should be.
 
+    What is in `damaged` was found and told before; what is found now goes there.
     `shared`: also one that another recipe of the same model has; it then serves both.
     """
     for manifest in reversed(store.builds()):
@@ -135,11 +141,14 @@ def _undamaged(
             continue
         if not matches(manifest, count, ranges, identity):
             continue
-        on_progress("checking the stored shards", 0, 0)
+        if manifest.build_key not in damaged:
+            on_progress("checking the stored shards", 0, 0)
         try:
             store.verify(manifest)
         except ShardDamaged as damage:
-            on_progress(f"building again: {damage.message}", 0, 0)
+            if manifest.build_key not in damaged:
+                on_progress(f"building again: {damage.message}", 0, 0)
+            damaged.add(manifest.build_key)
             continue
         if recipe.name not in manifest.recipes:
             on_progress(f"the recipe {manifest.recipe} has the same shards: both use them", 0, 0)

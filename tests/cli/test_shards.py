@@ -84,7 +84,7 @@ def test_a_terminal_gets_one_line_that_is_removed(
     ("arguments", "said"),
     [
         (["--layers", "0-a"], "--layers must be ranges of layers such as 0-17,18-29, not '0-a'"),
-        (["--stages", "x"], "argument --stages: invalid int value: 'x'"),
+        (["--stages", "x"], "command line: --stages must be a whole number, not 'x'"),
         (["--from", "/no/such/file"], "/no/such/file cannot be read: No such file or directory"),
         (["--stagse", "2"], "there is no option --stagse; the nearest is '--stages'"),
     ],

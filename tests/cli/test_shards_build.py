@@ -59,6 +59,22 @@ def test_nobody_is_asked_without_a_terminal(tmp_path: Path, tiny_gguf: Path, cap
     assert not (tmp_path / "store" / "builds").exists()
 
 
+@pytest.mark.parametrize("kind", ["junk.gguf", "empty folder"])
+def test_what_is_no_model_is_refused_before_it_is_said_what_it_takes(
+    tmp_path: Path, capsys: Printed, kind: str
+) -> None:
+    path = tmp_path / kind
+    if path.suffix:
+        path.write_bytes(b"junk" * 100)
+    else:
+        path.mkdir()
+    assert run(tmp_path, str(path)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"error: {path} ")
+    assert "MB of disk" not in printed.err
+
+
 def test_a_name_that_is_taken_is_refused(tmp_path: Path, tiny_gguf: Path, capsys: Printed) -> None:
     assert run(tmp_path, str(tiny_gguf), "--yes", "--name", "smollm2-135m") == 2
     assert "error: another model has the recipe smollm2-135m already" in capsys.readouterr().err

@@ -74,7 +74,7 @@ def test_a_gguf_cut_in_half_is_explained_by_its_size(
 def test_a_file_of_no_known_kind_is_refused(tiny_gguf: Path, store: Store, tmp_path: Path) -> None:
     text = tmp_path / "readme.txt"
     text.write_text("hello")
-    with pytest.raises(SourceError, match="is neither a GGUF file or a folder with an OpenVINO model"):
+    with pytest.raises(SourceError, match="is neither a GGUF file nor a folder with an OpenVINO model"):
         obtain(path_recipe(text), None, store, quiet)
     with pytest.raises(SourceError, match="cannot be read: No such file"):
         obtain(path_recipe(tmp_path / "missing"), None, store, quiet)
