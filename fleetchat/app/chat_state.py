@@ -62,6 +62,13 @@ class ChatState:
         return self.tree.path(self.head)
 
     @property
+    def continues(self) -> MessageId | None:
+        """What the next message is put below: the head, or what stands before the message that is edited."""
+        if self.editing is not None and self.editing in self.tree:
+            return self.tree.node(self.editing).parent
+        return self.head
+
+    @property
     def is_unused(self) -> bool:
         """Nothing was said or set here."""
         return not len(self.tree) and not self.title and self.options == ChatOptions()
@@ -90,9 +97,7 @@ class ChatState:
 
     def ask(self, text: str, now: float) -> Node:
         """A message of the user, below the head, or beside the message that is edited."""
-        if self.editing is not None and self.editing in self.tree:
-            self.head = self.tree.node(self.editing).parent
-        self.editing = None
+        self.head, self.editing = self.continues, None
         node = Node(new_message_id(), self.head, Role.USER, text, now)
         self._put_head(node)
         if not self.title:

@@ -48,9 +48,11 @@ CHARACTERS_A_TOKEN = 4  # of English text, roughly
 def context_words(state: ChatState, typed: str, context: int) -> str:
     """How much of the context the chat takes, what is being typed estimated: `about 1,204 of 2,048 tokens`.
 
-    The fleet counted what was said up to the last reply. Nothing is said of a chat that has just begun.
+    The fleet counted what was said up to the last reply; what an edit replaces is none of it. Nothing is
+    said of a chat that has just begun.
     """
-    said = next((node.figures for node in reversed(state.path) if node.figures.prompt_tokens), None)
+    before = state.tree.path(state.continues)
+    said = next((node.figures for node in reversed(before) if node.figures.prompt_tokens), None)
     used = said.prompt_tokens + said.tokens if said is not None else 0
     typing = len(typed) // CHARACTERS_A_TOKEN
     if not context or not used + typing > context // 20:

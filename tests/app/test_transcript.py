@@ -7,7 +7,7 @@ from textual.pilot import Pilot
 
 from fleetchat.app.events import ChatNumber, ReplyFinished, TextArrived
 from fleetchat.app.widgets.transcript import Transcript
-from tests.app.pilot import running, screen_text, wait_until
+from tests.app.pilot import chat_screen, running, screen_text, wait_until
 from tests.fakes.runtime import FakeRuntime, answer
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
@@ -53,6 +53,19 @@ async def test_scrolled_up_it_holds_still_until_end_is_pressed() -> None:
         await wait_until(pilot, lambda: HINT not in screen_text(pilot))
         runtime.say(TextArrived(FIRST, numbered(90, 120)))
         await wait_until(pilot, lambda: "line 119" in screen_text(pilot))
+
+
+async def test_scrolled_up_the_count_of_tokens_stays_beside_the_way_back() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime) as pilot:
+        await begin_reply(pilot, runtime)
+        await pilot.press("pageup")
+        await wait_until(pilot, lambda: HINT in screen_text(pilot))
+        chat_screen(pilot).pane.prompt.set_text("word " * 200)
+        count = "about 250 of 2,048 tokens"
+        await wait_until(pilot, lambda: f"{count} · ↓ {HINT}" in screen_text(pilot))
+        await pilot.press("ctrl+end", "end")
+        await wait_until(pilot, lambda: HINT not in screen_text(pilot) and count in screen_text(pilot))
 
 
 async def test_the_end_of_a_reply_does_not_move_a_held_view() -> None:

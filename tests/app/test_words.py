@@ -132,6 +132,23 @@ def test_what_is_saved_of_a_continuation_has_no_ids_that_end_before_its_text() -
     assert (left.text, left.token_ids) == ("two words more", None)
 
 
+def test_the_count_of_an_edit_has_nothing_of_what_it_replaces() -> None:
+    state = continued(answer("words", tokens=88))
+    second = state.ask("again", 1.0)
+    state.begin_reply("model", 1.0)
+    state.finish(dataclasses.replace(answer("more", tokens=50), prompt_tokens=130), seen=True)
+    typed = 8 * "word"
+    assert context_words(state, typed, 200) == "about 188 of 200 tokens"
+    state.editing = second.id
+    assert context_words(state, typed, 200) == "about 108 of 200 tokens"
+    state.editing = state.path[0].id
+    assert context_words(state, typed, 200) == ""
+    assert context_words(state, 8 * typed, 200) == "about 64 of 200 tokens"
+    edited = state.ask(typed, 2.0)
+    assert state.path == (edited,)
+    assert context_words(state, typed, 200) == ""
+
+
 def test_below_a_reply_stands_what_its_reader_understands_in_a_short_line() -> None:
     figures = Figures(
         tokens=69, tokens_per_s=30.3, ttft_ms=120.0, drafted=24, rollbacks=9, compactions=2, recoveries=0

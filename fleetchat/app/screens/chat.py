@@ -146,7 +146,7 @@ class ChatScreen(FleetDesk):
         pane = self.pane
         hint = context_words(pane.state, pane.prompt.text, self._context_tokens)
         if not pane.transcript.following:
-            hint = "↓ End goes to the newest text"
+            hint = " · ".join(part for part in (hint, "↓ End goes to the newest text") if part)
         pane.prompt.say(prompt_title(self.phase, pane.state), hint)
 
     def _refresh_words_of(self, chat: ChatNumber) -> None:
