@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,8 +13,6 @@ from fleetchat.fleet.embedded import embedded_peer
 from fleetchat.fleet.options import FleetOptions, available_cores, threads_note, threads_per_stage
 from fleetchat.ids import Address
 from fleetchat.paths import log_folder
-
-log = logging.getLogger(__name__)
 
 
 class Peers(Protocol):
@@ -78,7 +75,6 @@ class OwnPeers:
         """Raises FleetError when a process does not start."""
         if note := threads_note(self._options, available_cores()):
             self._on_progress(note)
-            log.warning("%s", note)
         for stage, peer in enumerate(self._options.peers):
             if peer.address is not None:
                 self.addresses.append(peer.address)
