@@ -75,6 +75,7 @@ class FleetchatApp(App[None]):
         self.runtime = runtime
         self.keeper = Keeper(archive, self._complain)
         self.chat_screen = ChatScreen(runtime, self.keeper, state, keys or resolve({}))
+        self.chat_screen.themes = themes
         self._notices = [*themes.problems, *self.chat_screen.keys.problems]
         for loaded in themes.themes:
             self.register_theme(loaded)
@@ -91,7 +92,7 @@ class FleetchatApp(App[None]):
         except InvalidThemeError:
             known = DEFAULT_THEME in self.available_themes
             self.theme = DEFAULT_THEME if known else FALLBACK_THEME
-            self._notices.append(f"there is no theme {name!r}; {self.theme} is used, F4 shows all")
+            self._notices.append(f"{self.chat_screen.themes.lacks(name)}; {self.theme} is used, F4 shows all")
 
     @property
     def fault(self) -> Exception | None:

@@ -28,8 +28,21 @@ class ThemeProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoadedThemes:
+    """`files` has (file name, the theme's name in it) of each file that was read."""
+
     themes: tuple[Theme, ...]
     problems: tuple[str, ...]
+    files: tuple[tuple[str, str], ...] = ()
+
+    def lacks(self, wanted: str) -> str:
+        """Why there is no theme of that name, when a file has it: what counts is the `name` inside."""
+        there = f"there is no theme {wanted!r}"
+        own = [(file, name) for file, name in self.files if file.removesuffix(".toml") != name]
+        meant = [one for one in own if one[0] in (wanted, f"{wanted}.toml")]
+        if not own:
+            return there
+        listed = ", ".join(f"{file} has {name!r}" for file, name in meant or own)
+        return f"{there}: themes are called by the name inside the file, and {listed}"
 
 
 def parse_theme(text: str, file_name: str) -> Theme:
@@ -72,6 +85,7 @@ def load_themes(folders: Iterable[Traversable | Path]) -> LoadedThemes:
     """All themes of all folders; a later folder replaces themes of the same name."""
     themes: dict[str, Theme] = {}
     problems: list[str] = []
+    files: list[tuple[str, str]] = []
     for folder in folders:
         if not folder.is_dir():
             continue
@@ -84,4 +98,5 @@ def load_themes(folders: Iterable[Traversable | Path]) -> LoadedThemes:
                 problems.append(str(error))
             else:
                 themes[theme.name] = theme
-    return LoadedThemes(tuple(themes.values()), tuple(problems))
+                files.append((file.name, theme.name))
+    return LoadedThemes(tuple(themes.values()), tuple(problems), tuple(files))

@@ -132,7 +132,7 @@ async def test_a_theme_is_seen_while_it_is_pointed_at_and_remembered_when_taken(
         await wait_until(pilot, lambda: pilot.app.theme == "nord")
         assert (tmp_path / "settings.toml").read_text(encoding="utf-8") == '[ui]\ntheme = "nord"\n'
         await say(pilot, "/theme none")
-        await wait_until(pilot, lambda: "There is no theme none" in screen_text(pilot))
+        await wait_until(pilot, lambda: "There is no theme 'none'" in screen_text(pilot))
 
 
 async def test_help_lists_keys_and_commands() -> None:

@@ -6,8 +6,12 @@ import pytest
 from textual.color import Color
 from textual.theme import Theme
 
+from fleetchat.app.app import FleetchatApp
+from fleetchat.app.archive import Archive
 from fleetchat.app.theme import ThemeProblem, load_themes, parse_theme
 from fleetchat.paths import shipped
+from tests.app.pilot import screen_text, wait_until
+from tests.fakes.runtime import FakeRuntime
 
 GOOD = (
     'name = "mine"\ndark = false\n[colors]\nprimary = "#0a4f94"\nbackground = "white"\n'
@@ -89,6 +93,38 @@ def test_wrong_files_are_reported_together_and_skipped(tmp_path: Path) -> None:
     loaded = load_themes([tmp_path, tmp_path / "missing"])
     assert [theme.name for theme in loaded.themes] == ["mine"]
     assert len(loaded.problems) == 2
+
+
+def test_a_theme_that_is_asked_for_by_its_file_is_told_by_its_name(tmp_path: Path) -> None:
+    for file, name in (("copy.toml", "fleet-dark"), ("good.toml", "mine"), ("third.toml", "third")):
+        (tmp_path / file).write_text(GOOD.replace("mine", name), encoding="utf-8")
+    loaded = load_themes([shipped("themes"), tmp_path])
+    inside = "themes are called by the name inside the file, and "
+    for wanted in ("good", "good.toml"):
+        assert loaded.lacks(wanted) == f"there is no theme {wanted!r}: {inside}good.toml has 'mine'"
+    every = "copy.toml has 'fleet-dark', good.toml has 'mine'"
+    assert loaded.lacks("other") == f"there is no theme 'other': {inside}{every}"
+    assert load_themes([shipped("themes")]).lacks("other") == "there is no theme 'other'"
+
+
+async def theme_notice(folder: Path, wanted: str) -> str:
+    """What the chat shows when it is started with a theme that is not there."""
+    archive = Archive(folder / "chats.db")
+    app = FleetchatApp(FakeRuntime(), archive, load_themes([folder]), wanted, folder)
+    async with app.run_test(size=(140, 40), notifications=True) as pilot:
+        await wait_until(pilot, lambda: "there is no theme" in screen_text(pilot))
+        shown = " ".join(screen_text(pilot).split())
+    assert archive.close(10)
+    return shown
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_the_chat_that_is_started_with_the_name_of_a_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "good.toml").write_text(GOOD, encoding="utf-8")
+    shown = await theme_notice(tmp_path, "good")
+    assert "good.toml has" in shown
+    assert "'mine'" in shown
 
 
 def test_a_later_folder_replaces_a_theme(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ async def theme(screen: ChatScreen, argument: str) -> None:
         remember_theme(screen, argument)
     else:
         known = ", ".join(sorted(screen.app.available_themes))
-        screen.tell(f"There is no theme {argument}; there are {known}")
+        lacks = screen.themes.lacks(argument)
+        screen.tell(f"{lacks[0].upper()}{lacks[1:]}; there are {known}")
 
 
 @action("model.switch")

@@ -31,6 +31,7 @@ from fleetchat.app.screens.ask_line import AskLineScreen
 from fleetchat.app.screens.failure import FailureScreen
 from fleetchat.app.screens.fleet_desk import FleetDesk
 from fleetchat.app.screens.proposal import ProposalScreen
+from fleetchat.app.theme import LoadedThemes
 from fleetchat.app.widgets.chat_pane import ChatPane
 from fleetchat.app.widgets.header_line import HeaderLine
 from fleetchat.app.widgets.prompt import Prompt
@@ -93,6 +94,7 @@ class ChatScreen(FleetDesk):
         self.keys, self.command_keys = keys, keys.keys
         self.phase = Phase.STARTING
         self.model = ""
+        self.themes = LoadedThemes((), ())
         self.configured: ChatOptions | None = None  # what holds for a chat that sets nothing; None: not known
         self._context_tokens = 0
         self._failure = ("", "")
