@@ -46,6 +46,7 @@ class PlainChat:
         self._read = read
         self._events: queue.SimpleQueue[RuntimeEvent] = queue.SimpleQueue()
         self._model, self._context = "", 0
+        self._told: list[str] = []  # what befell the fleet: said after the reply, not in the middle of it
         self._configured: ChatOptions | None = None
         self._number = 0
         self._state = self._new_state()
@@ -138,6 +139,8 @@ class PlainChat:
         self._history.put(state.id, node)
         self._history.set_head(state.id, state.head)
         say(reply_footer(node, self._context))
+        while self._told:
+            say(self._told.pop(0))
         if not node.text:
             say(f"{UNANSWERED}; /retry answers it")
 
@@ -165,6 +168,8 @@ class PlainChat:
                         ):
                             saved, characters = time.monotonic(), len(node.text)
                             self._history.checkpoint(node.id, node.text)
+                    case events.Told(told):
+                        self._told.append(told)
                     case events.ReplyFinished(chat, answer) if chat == self._state.number:
                         if begun:
                             print(flush=True)

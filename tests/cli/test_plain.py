@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from fleetchat.app.commands import BY_SLASH
-from fleetchat.app.events import ChatNumber, FleetReady, ReplyFinished, Report, RuntimeFailed, TextArrived
+from fleetchat.app.events import (
+    ChatNumber,
+    FleetReady,
+    ReplyFinished,
+    Report,
+    RuntimeFailed,
+    TextArrived,
+    Told,
+)
 from fleetchat.chat.history import History, open_history
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.turn import Turn
@@ -163,6 +171,18 @@ def test_a_continuation_without_a_word_has_no_line_of_its_own(
     shown = capsys.readouterr().out
     complete = f"{figures}note: the model has nothing to add: this reply is complete\n"
     assert shown.endswith(f"{MODEL}: HELLO[2J\n{figures}{complete}")
+
+
+def test_what_befalls_the_fleet_is_said_after_the_reply(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Moving(Answering):
+        def submit(self, chat: ChatNumber, turn: Turn) -> None:
+            self.say(Told("The fleet did not move: no peer answers"))
+            super().submit(chat, turn)
+
+    converse(Moving(), history, "hello")
+    assert capsys.readouterr().out.endswith("finished\nThe fleet did not move: no peer answers\n")
 
 
 def test_the_first_interrupt_stops_a_reply(history: History, capsys: pytest.CaptureFixture[str]) -> None:
