@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetchat.spelling import nearest
+from fleetchat.spelling import nearest, offered, shortened
 
 OPTIONS = ("--system", "--help", "--json", "--stages", "-h")
 
@@ -25,3 +25,16 @@ OPTIONS = ("--system", "--help", "--json", "--stages", "-h")
 )
 def test_only_what_is_alike_is_offered(word: str, known: tuple[str, ...], end: str) -> None:
     assert nearest(word, known) == end
+
+
+def test_few_names_are_told_and_of_many_the_nearest() -> None:
+    assert offered("x", [], "/model") == ""
+    assert offered("x", ["tiny", "other"], "/model") == "; there are tiny, other"
+    many = ["alpha", "beta", "gamma", "delta", "epsilon"]
+    assert offered("gama", many, "/theme") == "; the nearest is 'gamma'; /theme shows all 5"
+    assert offered("xyz", many, "/theme") == "; /theme shows all 5"
+
+
+def test_a_long_word_is_not_repeated_in_full() -> None:
+    assert shortened("word") == "word"
+    assert shortened("w" * 1000) == "w" * 39 + "…"

@@ -35,6 +35,7 @@ from fleetchat.errors import ExitCode
 
 SHUTDOWN_TIMEOUT = 1.4  # seconds; leaving takes at most 2
 SAVE_TIMEOUT = 0.4  # seconds
+MOST_TOLD = 2  # notes that stand over the chat at once
 SECOND_PRESS = 2.0  # seconds within which a second Ctrl+C leaves
 
 
@@ -122,18 +123,25 @@ class FleetchatApp(App[None]):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):
             without_letter(event)
+            if event.key == "escape" and not event.is_forwarded and len(self._notifications):
+                self.clear_notifications()
+                return
         await super().on_event(event)
 
     def on_notify(self, event: Notify) -> None:
-        """What is told once more replaces what was told before; else the same words pile up."""
+        """What is told once more replaces what was told before; else the oldest makes room, errors last."""
         told = event.notification
-        for shown in tuple(self._notifications):
-            if (shown.message, shown.severity) == (told.message, told.severity):
-                self._unnotify(shown, refresh=False)
+        same = [
+            one for one in self._notifications if (one.message, one.severity) == (told.message, told.severity)
+        ]
+        others = [one for one in self._notifications if one not in same]
+        others.sort(key=lambda one: one.severity == "error")
+        for gone in (*same, *others[: max(0, len(others) + 1 - MOST_TOLD)]):
+            self._unnotify(gone, refresh=False)
 
     def on_mount(self) -> None:
-        for notice in self._notices:
-            self.notify(sanitise(notice), severity="warning", timeout=15, markup=False)
+        if self._notices:
+            self.notify(sanitise("\n".join(self._notices)), severity="warning", timeout=15, markup=False)
         self._leave_on_signals()
         self.call_after_refresh(self.runtime.start, self._report)
 

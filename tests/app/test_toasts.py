@@ -6,10 +6,18 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets._toast import Toast
 
-from tests.app.pilot import chat_screen, running, wait_until
+from fleetchat.app.app import FleetchatApp
+from fleetchat.app.screens.help import HelpScreen
+from tests.app.pilot import chat_screen, running, type_text, wait_until
 from tests.fakes.runtime import FakeRuntime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fades while a slow machine looks for it."""
+    monkeypatch.setattr(FleetchatApp, "NOTIFICATION_TIMEOUT", 600.0)
 
 
 def told(pilot: Pilot[None]) -> list[str]:
@@ -22,3 +30,45 @@ async def test_the_same_words_do_not_pile_up() -> None:
         for words in ("one", "two", "one", "one", "one"):
             chat_screen(pilot).tell(words)
         await wait_until(pilot, lambda: told(pilot) == ["two", "one"])
+
+
+async def test_two_stand_over_the_chat_at_most_and_an_error_longest() -> None:
+    async with running(FakeRuntime()) as pilot:
+        for words in ("one", "two", "three", "four"):
+            chat_screen(pilot).tell(words)
+        await wait_until(pilot, lambda: told(pilot) == ["three", "four"])
+        pilot.app.notify("broken", severity="error", timeout=600)
+        for words in ("five", "six"):
+            chat_screen(pilot).tell(words)
+        await wait_until(pilot, lambda: told(pilot) == ["broken", "six"])
+
+
+async def test_escape_takes_them_away_before_it_does_anything_else() -> None:
+    runtime = FakeRuntime()
+    async with running(runtime) as pilot:
+        await type_text(pilot, "hello")
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: runtime.submitted)
+        chat_screen(pilot).tell("one")
+        await wait_until(pilot, lambda: told(pilot) == ["one"])
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: told(pilot) == [])
+        assert runtime.stopped == []
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: runtime.stopped)
+        chat_screen(pilot).tell("two")
+        await wait_until(pilot, lambda: told(pilot) == ["two"])
+        await pilot.press("f1")
+        await wait_until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen) and told(pilot) == ["two"])
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: told(pilot) == [])
+        assert isinstance(pilot.app.screen, HelpScreen)
+
+
+async def test_a_name_that_does_not_exist_brings_no_list_of_all() -> None:
+    async with running(FakeRuntime()) as pilot:
+        await type_text(pilot, "/theme textual-drak")
+        await pilot.press("enter")
+        count = len(pilot.app.available_themes)
+        words = "There is no theme 'textual-drak'; the nearest is 'textual-dark'; /theme shows all"
+        await wait_until(pilot, lambda: told(pilot) == [f"{words} {count}"])

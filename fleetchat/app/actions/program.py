@@ -17,6 +17,7 @@ from fleetchat.app.screens.help import HelpScreen
 from fleetchat.app.screens.theme_picker import ThemePicker
 from fleetchat.config.program_state import remember_setting
 from fleetchat.errors import FleetchatError
+from fleetchat.spelling import offered, shortened
 
 if TYPE_CHECKING:
     from fleetchat.app.screens.chat import ChatScreen
@@ -86,9 +87,9 @@ async def theme(screen: ChatScreen, argument: str) -> None:
         screen.app.theme = argument
         remember_theme(screen, argument)
     else:
-        known = ", ".join(sorted(screen.app.available_themes))
+        known = sorted(screen.app.available_themes)
         lacks = screen.themes.lacks(argument)
-        screen.tell(f"{lacks[0].upper()}{lacks[1:]}; there are {known}")
+        screen.tell(f"{lacks[0].upper()}{lacks[1:]}{offered(argument, known, '/theme')}")
 
 
 @action("model.switch")
@@ -106,7 +107,7 @@ async def model(screen: ChatScreen, argument: str) -> None:
     elif argument in names:
         take(names.index(argument))
     else:
-        screen.tell(f"{argument} is not built; there are {', '.join(names) or 'no built models'}")
+        screen.tell(f"{shortened(argument)} is not built{offered(argument, names, '/model')}")
 
 
 def _switch_model(screen: ChatScreen, name: str, title: str) -> None:
