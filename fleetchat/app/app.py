@@ -125,8 +125,15 @@ class FleetchatApp(App[None]):
             without_letter(event)
             if event.key == "escape" and not event.is_forwarded and len(self._notifications):
                 self.clear_notifications()
-                return
+                if not self._is_writing:
+                    return  # a reply is stopped by the same key: that must not take two
         await super().on_event(event)
+
+    @property
+    def _is_writing(self) -> bool:
+        """Whether the chat that is seen, with nothing over it, has a reply under way."""
+        chat = self.chat_screen
+        return self.screen is chat and chat.pane.state.writing is not None
 
     def on_notify(self, event: Notify) -> None:
         """What is told once more replaces what was told before; else the oldest makes room, errors last."""

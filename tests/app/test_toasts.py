@@ -44,6 +44,19 @@ async def test_two_stand_over_the_chat_at_most_and_an_error_longest() -> None:
 
 
 async def test_escape_takes_them_away_before_it_does_anything_else() -> None:
+    async with running(FakeRuntime()) as pilot:
+        chat_screen(pilot).tell("two")
+        await wait_until(pilot, lambda: told(pilot) == ["two"])
+        await pilot.press("f1")
+        await wait_until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen) and told(pilot) == ["two"])
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: told(pilot) == [])
+        assert isinstance(pilot.app.screen, HelpScreen)
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: pilot.app.screen is chat_screen(pilot))
+
+
+async def test_escape_stops_a_reply_at_once_whatever_is_told_over_it() -> None:
     runtime = FakeRuntime()
     async with running(runtime) as pilot:
         await type_text(pilot, "hello")
@@ -52,17 +65,8 @@ async def test_escape_takes_them_away_before_it_does_anything_else() -> None:
         chat_screen(pilot).tell("one")
         await wait_until(pilot, lambda: told(pilot) == ["one"])
         await pilot.press("escape")
-        await wait_until(pilot, lambda: told(pilot) == [])
-        assert runtime.stopped == []
-        await pilot.press("escape")
         await wait_until(pilot, lambda: runtime.stopped)
-        chat_screen(pilot).tell("two")
-        await wait_until(pilot, lambda: told(pilot) == ["two"])
-        await pilot.press("f1")
-        await wait_until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen) and told(pilot) == ["two"])
-        await pilot.press("escape")
         await wait_until(pilot, lambda: told(pilot) == [])
-        assert isinstance(pilot.app.screen, HelpScreen)
 
 
 async def test_a_name_that_does_not_exist_brings_no_list_of_all() -> None:
