@@ -6,6 +6,7 @@ piece by piece, and a long one costs no more than one save a second, for each sa
 
 from __future__ import annotations
 
+CHECKPOINT = 1.0  # seconds: what is lost at most when the program is killed
 SHARE = 4  # a save is due when the text has grown by one part in so many of what is saved
 
 

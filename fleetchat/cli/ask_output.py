@@ -98,9 +98,14 @@ class AnswerWriter:
         elif callable(action := self._pending.popleft()):
             action()
 
+    @property
+    def idle(self) -> bool:
+        """Whether all that was put is written."""
+        return not self._pending and not self._writing
+
     async def flush(self) -> None:
         """Wait until everything that was put is written."""
-        while self._pending or self._writing:
+        while not self.idle:
             await self._written.wait()
 
     async def close(self) -> None:

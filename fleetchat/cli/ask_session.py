@@ -192,6 +192,8 @@ class Asking(Generic[SessionType]):
             answer = await self._fleet.generate(
                 session, request, self._settings.new_decoder(), on_text=show, on_prefill=self._show_prefill
             )
+            if not speaks:
+                self._progress.clear()  # what was shown of its prompt: no word of an answer took its place
             stream.end_answer()
             if self._writer is not None:
                 await self._writer.flush()
@@ -201,7 +203,7 @@ class Asking(Generic[SessionType]):
 
     def _show_prefill(self, done: int, total: int) -> None:
         """While an answer is being written, its line is no place for anything else."""
-        if not self._speaking or self._writer is None:
+        if self._writer is None or (not self._speaking and self._writer.idle):
             self._progress.passing(f"reading the prompt: {done:,} of {total:,} tokens")
 
     def _say_how_it_ended(self, answer: Answer, stream: AnswerStream) -> None:

@@ -18,7 +18,7 @@ from fleetchat.app.commands import BY_SLASH, parse_slash
 from fleetchat.app.events import ChatNumber, RuntimeControl, RuntimeEvent
 from fleetchat.app.option_words import changed_words, options_words
 from fleetchat.app.words import UNANSWERED, reply_footer
-from fleetchat.chat.checkpoints import grown_enough
+from fleetchat.chat.checkpoints import CHECKPOINT, grown_enough
 from fleetchat.chat.messages import Role
 from fleetchat.chat.options import ChatOptions
 from fleetchat.chat.sanitise import Sanitiser, sanitise
@@ -164,7 +164,7 @@ class PlainChat:
                         print(sanitiser.push(text), end="", flush=True)
                         node = self._state.take(text)
                         if node is not None and (
-                            grown_enough(len(node.text), characters) or time.monotonic() - saved > 1
+                            grown_enough(len(node.text), characters) or time.monotonic() - saved > CHECKPOINT
                         ):
                             saved, characters = time.monotonic(), len(node.text)
                             self._history.checkpoint(node.id, node.text)

@@ -88,3 +88,9 @@ async def type_text(pilot: Pilot[None], text: str) -> None:
     for letter in text[:-1]:
         pilot.app.post_message(Key(_character_to_key(letter), letter))
     await pilot.press(_character_to_key(text[-1]))
+
+
+async def say(pilot: Pilot[None], text: str) -> None:
+    """Type into the prompt, and send."""
+    await type_text(pilot, text)
+    await pilot.press("enter")

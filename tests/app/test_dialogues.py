@@ -16,9 +16,8 @@ from fleetchat.app.screens.find_chat import FindChatScreen
 from fleetchat.app.screens.help import HelpScreen
 from fleetchat.app.screens.theme_picker import ThemePicker
 from fleetchat.errors import FleetchatError
-from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
+from tests.app.pilot import chat_screen, running, say, screen_text, type_text, wait_until
 from tests.app.test_stored_chats import stored_messages
-from tests.app.test_turns import say
 from tests.fakes.runtime import FakeRuntime, answer
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]

@@ -12,9 +12,8 @@ from textual.pilot import Pilot
 
 from fleetchat.app.events import ChatNumber, ReplyFinished, RuntimeFailed, SnapshotTaken, TextArrived
 from fleetchat.app.panel.layout import PanelMode
-from tests.app.pilot import chat_screen, new_tab, running, screen_text, type_text, wait_until
+from tests.app.pilot import chat_screen, new_tab, running, say, screen_text, type_text, wait_until
 from tests.app.test_dialogues import talk
-from tests.app.test_turns import say
 from tests.fakes.runtime import FakeRuntime, answer, snapshot
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]

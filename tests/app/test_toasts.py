@@ -8,7 +8,7 @@ from textual.widgets._toast import Toast
 
 from fleetchat.app.app import FleetchatApp
 from fleetchat.app.screens.help import HelpScreen
-from tests.app.pilot import chat_screen, running, type_text, wait_until
+from tests.app.pilot import chat_screen, running, say, wait_until
 from tests.fakes.runtime import FakeRuntime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
@@ -59,8 +59,7 @@ async def test_escape_takes_them_away_before_it_does_anything_else() -> None:
 async def test_escape_stops_a_reply_at_once_whatever_is_told_over_it() -> None:
     runtime = FakeRuntime()
     async with running(runtime) as pilot:
-        await type_text(pilot, "hello")
-        await pilot.press("enter")
+        await say(pilot, "hello")
         await wait_until(pilot, lambda: runtime.submitted)
         chat_screen(pilot).tell("one")
         await wait_until(pilot, lambda: told(pilot) == ["one"])
@@ -71,8 +70,7 @@ async def test_escape_stops_a_reply_at_once_whatever_is_told_over_it() -> None:
 
 async def test_a_name_that_does_not_exist_brings_no_list_of_all() -> None:
     async with running(FakeRuntime()) as pilot:
-        await type_text(pilot, "/theme textual-drak")
-        await pilot.press("enter")
+        await say(pilot, "/theme textual-drak")
         count = len(pilot.app.available_themes)
         words = "There is no theme 'textual-drak'; the nearest is 'textual-dark'; /theme shows all"
         await wait_until(pilot, lambda: told(pilot) == [f"{words} {count}"])

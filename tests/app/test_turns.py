@@ -11,18 +11,13 @@ from fleetchat.app.events import ChatNumber, ReplyFinished, TextArrived
 from fleetchat.chat.messages import Message, Role
 from fleetchat.chat.options import ChatOptions
 from fleetchat.fleet.telemetry import Answer, FinishReason
-from tests.app.pilot import chat_screen, running, screen_text, type_text, wait_until
+from tests.app.pilot import chat_screen, running, say, screen_text, wait_until
 from tests.app.test_stored_chats import stored_messages
 from tests.fakes.runtime import FakeRuntime, answer
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 ONE = ChatNumber(1)
-
-
-async def say(pilot: Pilot[None], text: str) -> None:
-    await type_text(pilot, text)
-    await pilot.press("enter")
 
 
 async def talk(pilot: Pilot[None], runtime: FakeRuntime, text: str, reply: Answer) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import StringIO
 
 import pytest
@@ -12,10 +12,9 @@ from fleetchat.chat.tokenizer import ChatTokenizer
 from fleetchat.cli.ask_output import AnswerWriter, LineProgress, TerminalProgress
 from fleetchat.cli.ask_session import Asking, ReplySettings, open_conversations
 from fleetchat.errors import PromptError
-from fleetchat.fleet.reply import TextDecoder
-from fleetchat.fleet.session import GenerationRequest, SamplingSettings
-from fleetchat.fleet.telemetry import Answer, FinishReason
-from tests.fakes.asked_fleet import AskedFleet, Script, ScriptedSession
+from fleetchat.fleet.session import SamplingSettings
+from fleetchat.fleet.telemetry import FinishReason
+from tests.fakes.asked_fleet import AskedFleet, Script
 from tests.fakes.small_tokenizers import byte_level
 
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>\n{% endfor %}assistant: "
@@ -113,55 +112,52 @@ async def test_a_cut_answer_says_so_and_can_be_continued() -> None:
     assert asked.stdout == "half\n\n---\n\nrest\n"
 
 
-class TakingTurns(AskedFleet):
-    """The second conversation reads its prompt and is cut while the first is in mid-line."""
-
-    def __init__(self) -> None:
-        super().__init__([], places=2)
-        self.first_speaks, self.second_ended = trio.Event(), trio.Event()
-
-    async def generate(
-        self,
-        session: ScriptedSession,
-        request: GenerationRequest,
-        decoder: TextDecoder,
-        *,
-        on_text: Callable[[str], None],
-        on_prefill: Callable[[int, int], None],
-    ) -> Answer:
-        first = session.number == 0
-        if not first:
-            await self.first_speaks.wait()
-        on_prefill(0, 9)
-        if first:
-            on_text("one ")
-            self.first_speaks.set()
-            await self.second_ended.wait()
-        self.scripts.append(Script(["more" if first else "other"], FinishReason.LENGTH))
-        return await super().generate(session, request, decoder, on_text=on_text, on_prefill=on_prefill)
-
-    async def close_session(self, session: ScriptedSession) -> None:
-        await super().close_session(session)
-        self.second_ended.set()
-
-
-@pytest.mark.trio
-async def test_what_is_said_of_an_answer_stands_below_it_and_never_in_another() -> None:
-    """stdout and stderr are one terminal here."""
+def on_one_screen(asked: Asked) -> StringIO:
+    """stdout and stderr of `ask` are one terminal."""
     screen = StringIO()
-    asked = Asked([("A",), ("B",)], [])
-    asked.fleet = TakingTurns()
 
     def write(text: str) -> None:
         screen.write(text)
 
     asked.writer = AnswerWriter(write)
-    progress = TerminalProgress(screen, lambda: 80, str)
-    asked.asking = Asking(asked.fleet, SETTINGS, progress, asked.writer)
+    asked.asking = Asking(asked.fleet, SETTINGS, TerminalProgress(screen, lambda: 80, str), asked.writer)
+    return screen
+
+
+@pytest.mark.trio
+async def test_what_is_said_of_an_answer_stands_below_it_and_never_in_another() -> None:
+    """The second conversation reads its prompt and is cut while the first is in mid-line."""
+    first_speaks, second_ended = trio.Event(), trio.Event()
+
+    async def while_the_second_speaks() -> None:
+        first_speaks.set()
+        await second_ended.wait()
+
+    async def end_the_second() -> None:
+        second_ended.set()
+
+    scripts = [
+        Script(["one ", "more"], FinishReason.LENGTH, pause=while_the_second_speaks),
+        Script(["other"], FinishReason.LENGTH, before=first_speaks.wait, pause=end_the_second),
+    ]
+    asked = Asked([("A",), ("B",)], scripts)
+    asked.fleet.places = 2
+    screen = on_one_screen(asked)
     await asked.run()
-    shown = screen.getvalue().split("\r")[-1]
-    cut = "the answer was cut after 1 token (--max-tokens)\n"
-    assert shown == f"one more\n{cut}\n---\n\nother\n{cut}"
+    cut = "the answer was cut after {} (--max-tokens)\n"
+    first, second = cut.format("2 tokens"), cut.format("1 token")
+    assert screen.getvalue().split("\r")[-1] == f"one more\n{first}\n---\n\nother\n{second}"
+
+
+@pytest.mark.trio
+async def test_what_was_shown_of_a_prompt_goes_also_when_no_word_follows() -> None:
+    asked = Asked([("A", "B")], [Script([]), Script(["two"])])
+    screen = on_one_screen(asked)
+    await asked.run()
+    pieces = screen.getvalue().split("\r")
+    assert pieces[1].startswith("reading the prompt: 0 of")
+    assert pieces[1].endswith(" tokens")  # no separator behind it
+    assert pieces[2] == " " * len(pieces[1])
 
 
 @pytest.mark.trio

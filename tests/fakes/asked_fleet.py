@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -11,15 +11,22 @@ from fleetchat.fleet.reply import TextDecoder
 from fleetchat.fleet.session import GenerationRequest
 from fleetchat.fleet.telemetry import Answer, FinishReason
 
+Wait = Callable[[], Awaitable[object]]
+
 
 @dataclass(frozen=True)
 class Script:
-    """One reply. With `until_stopped` it does not end by itself."""
+    """One reply. With `until_stopped` it does not end by itself.
+
+    It begins after `before`, and goes on after its first word when `pause` is over.
+    """
 
     words: Sequence[str]
     finish_reason: FinishReason = FinishReason.STOP
     until_stopped: bool = False
     error: tuple[str, str] | None = None
+    before: Wait = trio.lowlevel.checkpoint
+    pause: Wait = trio.lowlevel.checkpoint
 
 
 class ScriptedSession:
@@ -57,10 +64,13 @@ class AskedFleet:
     ) -> Answer:
         self.requests.append((session.number, request))
         script = self.scripts.pop(0)
+        await script.before()
         on_prefill(0, len(request.token_ids))
         for word in script.words:
             await trio.lowlevel.checkpoint()
             on_text(word)
+            if word is script.words[0]:
+                await script.pause()
         reason = script.finish_reason
         if script.until_stopped:
             self.speaking.set()

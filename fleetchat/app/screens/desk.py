@@ -19,10 +19,9 @@ from fleetchat.app.sparing_compositor import SparingCompositor
 from fleetchat.app.tabs import TabList
 from fleetchat.app.widgets.chat_pane import ChatPane
 from fleetchat.app.widgets.tab_bar import TabBar
+from fleetchat.chat.checkpoints import CHECKPOINT
 from fleetchat.chat.history import ChatId, StoredChat
 from fleetchat.chat.sanitise import sanitise
-
-CHECKPOINT = 1.0  # seconds: what is lost at most when the program is killed
 
 
 class Desk(Screen[None]):
